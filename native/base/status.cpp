@@ -1,0 +1,35 @@
+#include "base/status.hpp"
+
+#include <new>
+
+namespace tensormem {
+
+namespace {
+
+// Served when there is no memory to describe a failure with; never freed.
+Failure g_no_memory_for_facts{Code::out_of_memory, 0, "no memory left to describe the failure", {}};
+
+}  // namespace
+
+const char* class_name(Code code) {
+  switch (code) {
+    case Code::ok:
+      return "";
+#define TM_NAME(identifier, python_class, ...) \
+  case Code::identifier:                       \
+    return python_class;
+      TM_STATUS_CODES(TM_NAME)
+#undef TM_NAME
+  }
+  return "InternalError";
+}
+
+Status::Status(const Failure& failure) noexcept : failure_(new (std::nothrow) Failure(failure)) {
+  if (failure_ == nullptr) failure_ = &g_no_memory_for_facts;
+}
+
+void Status::dispose() noexcept {
+  if (failure_ != &g_no_memory_for_facts) delete failure_;
+}
+
+}  // namespace tensormem

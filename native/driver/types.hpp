@@ -1,0 +1,83 @@
+// Owns: the words that every driver speaks: handles, requests and answers, as plain values.
+// Must not know: any operating system or vendor API.
+#pragma once
+
+#include <cstdint>
+
+namespace tensormem {
+
+// A stream of one driver. 0 is the default stream; the others come from the driver's pool (slot in the low half, a
+// serial number in the high half, so that the id of a destroyed stream is never mistaken for its successor's).
+using StreamId = std::uint64_t;
+inline constexpr StreamId kDefaultStream = 0;
+
+// A point in a stream. Opaque; owned by whoever created it. Null is "no event".
+using EventHandle = void*;
+
+// A work item for `launch_host`. It must not call back into the stream that runs it.
+using HostFunction = void (*)(void* argument);
+
+enum class MemoryKind : std::uint8_t { device, pinned, managed };
+enum class AccessFlags : std::uint8_t { none = 0, read = 1, read_write = 3 };
+
+struct DeviceInfo {
+  char name[96] = {};
+  std::uint64_t total_bytes = 0;
+  std::int32_t numa_node = -1;
+  bool simulated = false;
+  bool managed_memory = false;
+  bool virtual_memory = false;
+};
+
+struct MemoryInfo {
+  std::uint64_t free_bytes = 0;
+  std::uint64_t total_bytes = 0;
+};
+
+struct AllocationOptions {
+  MemoryKind kind = MemoryKind::device;
+  std::uint64_t alignment = 256;
+  std::int32_t numa_node = -1;  // -1: wherever the system puts it
+  bool huge_pages = false;      // ask for them; the allocation works without
+  bool zeroed = false;
+};
+
+// A box of `depth` planes of `height` rows of `width` bytes. 1-D is height = depth = 1.
+struct CopyShape {
+  std::uint64_t width = 0;
+  std::uint64_t height = 1;
+  std::uint64_t depth = 1;
+};
+
+// Where the box starts and how far apart its rows and planes are, in bytes.
+struct Pitched {
+  std::uint64_t address = 0;
+  std::int32_t device = 0;
+  std::uint64_t row_pitch = 0;
+  std::uint64_t plane_pitch = 0;
+};
+
+struct Granularity {
+  std::uint64_t minimum = 0;
+  std::uint64_t recommended = 0;
+};
+
+// Physical memory. Opaque; owned by whoever created or imported it.
+using PhysicalHandle = std::uint64_t;
+inline constexpr PhysicalHandle kNoPhysical = 0;
+
+struct PhysicalOptions {
+  bool exportable = false;          // may be handed to another process by fd
+  bool huge_pages = true;           // ask for them; works without
+  std::uint64_t placement = ~0ULL;  // a wish: the byte index at which neighbours would like to be neighbours
+};
+
+struct PhysicalInfo {
+  std::uint64_t size = 0;
+  std::int32_t device = 0;
+  bool exportable = false;
+  bool huge_pages = false;  // really backed by them
+  bool imported = false;
+};
+
+}  // namespace tensormem
