@@ -9,6 +9,7 @@
 namespace tensormem {
 
 inline constexpr std::uint64_t kNoOverflowLimit = std::numeric_limits<std::int64_t>::max();
+inline constexpr std::uint64_t kMaxAlignment = 1ULL << 30;
 
 constexpr bool is_power_of_two(std::uint64_t value) { return std::has_single_bit(value); }
 

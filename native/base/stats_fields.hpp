@@ -55,5 +55,8 @@ inline constexpr StatsField kStatsFields[] = {
     TM_STATS_FIELDS(TM_ROW)
 #undef TM_ROW
 };
+inline constexpr int kStatsFieldCount = static_cast<int>(sizeof(kStatsFields) / sizeof(kStatsFields[0]));
+
+inline std::uint64_t stats_value(const Stats& stats, int field) { return stats.*kStatsFields[field].member; }
 
 }  // namespace tensormem

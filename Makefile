@@ -1,0 +1,35 @@
+# Every command sets up what it needs, and does so again only when something changed. `make` alone lists them.
+# Choose the interpreter with PYTHON=/path/to/python3 (3.11 or newer).
+export PYTHON
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench lint format sanitize docs clean
+
+help: ## list the commands
+	@sed -n 's/^\([a-z]*\): *## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+demo: ## a short tour on this machine's own memory
+	@scripts/setup.sh build
+	@.venv/bin/python examples/tour.py
+
+test: ## all tests, native and Python, docs included (ARGS="-k streams" for some of the Python ones)
+	@scripts/test.sh $(ARGS)
+
+bench: ## measure against peers and write benchmarks/RESULTS.md (ARGS="import_time" for one question)
+	@scripts/bench.sh $(ARGS)
+
+lint: ## format, types, import order, stubs
+	@scripts/lint.sh
+
+format: ## lay out all code as `make lint` wants it
+	@scripts/format.sh
+
+sanitize: ## the native tests under ASan+UBSan and TSan
+	@scripts/setup.sh --no-project build
+	@.venv/bin/python scripts/sanitize.py
+
+docs: ## build the documentation into docs/_build (warnings are errors)
+	@scripts/docs.sh
+
+clean: ## remove everything these commands made
+	@scripts/clean.sh

@@ -1,0 +1,283 @@
+#include "driver/host/os.hpp"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <linux/mempolicy.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/align.hpp"
+#include "driver/host/fault_plan.hpp"
+
+// Newer than the headers of some systems that the library is built on; the running kernel decides.
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+#define TM_CONSULT(call)                                                                    \
+  do {                                                                                      \
+    if (const int planned = fault_plan::consult(SystemCall::call); planned != 0) [[unlikely]] \
+      return planned;                                                                       \
+  } while (false)
+
+namespace tensormem::host::os {
+
+namespace {
+
+void* pointer(std::uint64_t address) { return reinterpret_cast<void*>(address); }
+
+int result(int answer) { return answer == 0 ? 0 : errno; }
+
+constexpr int kReservation = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+
+int flag_of(Protection protection) {
+  switch (protection) {
+    case Protection::none:
+      return PROT_NONE;
+    case Protection::read:
+      return PROT_READ;
+    case Protection::read_write:
+      return PROT_READ | PROT_WRITE;
+  }
+  return PROT_NONE;
+}
+
+int flag_of(Advice advice) {
+  switch (advice) {
+    case Advice::will_need:
+      return MADV_WILLNEED;
+    case Advice::populate_write:
+      return MADV_POPULATE_WRITE;
+    case Advice::huge_pages:
+      return MADV_HUGEPAGE;
+    case Advice::collapse:
+      return MADV_COLLAPSE;
+    case Advice::not_in_children:
+      return MADV_DONTFORK;
+  }
+  return MADV_NORMAL;
+}
+
+int retry_fallocate(int fd, int mode, std::uint64_t offset, std::uint64_t size) {
+  int error = 0;
+  do {
+    error = result(::fallocate(fd, mode, static_cast<off_t>(offset), static_cast<off_t>(size)));
+  } while (error == EINTR);
+  return error;
+}
+
+}  // namespace
+
+int reserve(std::uint64_t size, std::uint64_t* address) noexcept {
+  TM_CONSULT(map);
+  void* const got = ::mmap(nullptr, size, PROT_NONE, kReservation, -1, 0);
+  if (got == MAP_FAILED) return errno;
+  *address = reinterpret_cast<std::uint64_t>(got);
+  return 0;
+}
+
+int reserve_over(std::uint64_t address, std::uint64_t size) noexcept {
+  TM_CONSULT(map);
+  return ::mmap(pointer(address), size, PROT_NONE, kReservation | MAP_FIXED, -1, 0) == MAP_FAILED ? errno : 0;
+}
+
+int map_file_over(std::uint64_t address, std::uint64_t size, int fd, std::uint64_t offset) noexcept {
+  TM_CONSULT(map);
+  const auto at = static_cast<off_t>(offset);
+  return ::mmap(pointer(address), size, PROT_NONE, MAP_SHARED | MAP_FIXED, fd, at) == MAP_FAILED ? errno : 0;
+}
+
+int unmap(std::uint64_t address, std::uint64_t size) noexcept {
+  TM_CONSULT(unmap);
+  return result(::munmap(pointer(address), size));
+}
+
+int protect(std::uint64_t address, std::uint64_t size, Protection protection) noexcept {
+  TM_CONSULT(protect);
+  return result(::mprotect(pointer(address), size, flag_of(protection)));
+}
+
+int advise(std::uint64_t address, std::uint64_t size, Advice advice) noexcept {
+  TM_CONSULT(advise);
+  return result(::madvise(pointer(address), size, flag_of(advice)));
+}
+
+int lock_pages(std::uint64_t address, std::uint64_t size) noexcept {
+  TM_CONSULT(lock_pages);
+  return result(::mlock(pointer(address), size));
+}
+
+int unlock_pages(std::uint64_t address, std::uint64_t size) noexcept {
+  TM_CONSULT(unlock_pages);
+  return result(::munlock(pointer(address), size));
+}
+
+// By number, because the wrapper lives in libnuma and the core links nothing beyond the C library.
+int bind_to_node(std::uint64_t address, std::uint64_t size, std::uint32_t node) noexcept {
+  TM_CONSULT(bind_node);
+  constexpr std::uint32_t kBits = 8 * sizeof(unsigned long);
+  unsigned long mask[16] = {};
+  if (node >= kBits * std::size(mask)) return EINVAL;
+  mask[node / kBits] = 1UL << (node % kBits);
+  // The kernel counts one bit more than it reads.
+  const unsigned long bits = kBits * std::size(mask) + 1;
+  return ::syscall(SYS_mbind, address, size, MPOL_BIND, mask, bits, 0UL) == 0 ? 0 : errno;
+}
+
+int create_memfd(const char* name, int* fd) noexcept {
+  TM_CONSULT(create_memfd);
+  const int got = ::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (got < 0) return errno;
+  *fd = got;
+  return 0;
+}
+
+int resize_file(int fd, std::uint64_t size) noexcept {
+  TM_CONSULT(resize);
+  return result(::ftruncate(fd, static_cast<off_t>(size)));
+}
+
+int allocate_range(int fd, std::uint64_t offset, std::uint64_t size) noexcept {
+  TM_CONSULT(allocate_range);
+  return retry_fallocate(fd, 0, offset, size);
+}
+
+int punch_hole(int fd, std::uint64_t offset, std::uint64_t size) noexcept {
+  TM_CONSULT(allocate_range);
+  return retry_fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, size);
+}
+
+int seal_size(int fd) noexcept {
+  TM_CONSULT(file_control);
+  return result(::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL));
+}
+
+int describe_file(int fd, FileFacts* facts) noexcept {
+  TM_CONSULT(describe);
+  struct stat file = {};
+  struct statfs system = {};
+  if (::fstat(fd, &file) != 0 || ::fstatfs(fd, &system) != 0) return errno;
+  FileFacts found;
+  found.memory_file = S_ISREG(file.st_mode) && system.f_type == TMPFS_MAGIC;
+  found.size = static_cast<std::uint64_t>(file.st_size);
+  found.committed_bytes = static_cast<std::uint64_t>(file.st_blocks) * 512;
+  const int seals = found.memory_file ? ::fcntl(fd, F_GET_SEALS) : 0;
+  found.shrink_sealed = seals > 0 && (seals & F_SEAL_SHRINK) != 0;
+  *facts = found;
+  return 0;
+}
+
+int duplicate(int fd, int* copy) noexcept {
+  TM_CONSULT(file_control);
+  const int got = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (got < 0) return errno;
+  *copy = got;
+  return 0;
+}
+
+int close(int fd) noexcept {
+  const int planned = fault_plan::consult(SystemCall::close);
+  const int real = result(::close(fd));
+  return planned != 0 ? planned : real;
+}
+
+int start_thread(pthread_t* thread, void* (*body)(void*), void* argument, const char* name) noexcept {
+  TM_CONSULT(create_thread);
+  sigset_t blocked;
+  sigset_t before;
+  sigfillset(&blocked);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS}) sigdelset(&blocked, fault);
+  pthread_sigmask(SIG_SETMASK, &blocked, &before);
+  pthread_t started = {};
+  const int error = pthread_create(&started, nullptr, body, argument);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (error != 0) return error;
+  pthread_setname_np(started, name);
+  *thread = started;
+  return 0;
+}
+
+void join_thread(pthread_t thread) noexcept { pthread_join(thread, nullptr); }
+
+int heap_allocate(std::uint64_t nbytes, std::uint64_t alignment, bool zeroed, std::uint64_t* address) noexcept {
+  TM_CONSULT(heap);
+  void* got = nullptr;
+  if (zeroed && alignment <= alignof(std::max_align_t)) {
+    got = std::calloc(1, nbytes);
+    if (got == nullptr) return ENOMEM;
+  } else {
+    if (const int error = ::posix_memalign(&got, alignment, nbytes); error != 0) return error;
+    if (zeroed) std::memset(got, 0, nbytes);
+  }
+  *address = reinterpret_cast<std::uint64_t>(got);
+  return 0;
+}
+
+void heap_free(std::uint64_t address) noexcept { std::free(pointer(address)); }
+
+int read_text(const char* path, char* buffer, std::size_t capacity) noexcept {
+  TM_CONSULT(read_file);
+  const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return errno;
+  std::size_t length = 0;
+  int error = 0;
+  while (length + 1 < capacity) {
+    const ssize_t got = ::read(fd, buffer + length, capacity - 1 - length);
+    if (got == 0) break;
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      error = errno;
+      break;
+    }
+    length += static_cast<std::size_t>(got);
+  }
+  buffer[length] = '\0';
+  ::close(fd);
+  return error;
+}
+
+int count_lines(const char* path, std::uint64_t* lines) noexcept {
+  TM_CONSULT(read_file);
+  const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return errno;
+  char buffer[16384];
+  std::uint64_t found = 0;
+  ssize_t got = 0;
+  while ((got = ::read(fd, buffer, sizeof buffer)) > 0 || (got < 0 && errno == EINTR)) {
+    if (got > 0) found += static_cast<std::uint64_t>(std::count(buffer, buffer + got, '\n'));
+  }
+  const int error = got < 0 ? errno : 0;
+  ::close(fd);
+  if (error == 0) *lines = found;
+  return error;
+}
+
+std::uint64_t page_size() noexcept {
+  static const auto size = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  return size;
+}
+
+std::uint64_t monotonic_nanoseconds() noexcept {
+  timespec now = {};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+int register_fork_handlers(void (*prepare)(), void (*parent)(), void (*child)()) noexcept {
+  return pthread_atfork(prepare, parent, child);
+}
+
+}  // namespace tensormem::host::os

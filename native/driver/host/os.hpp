@@ -1,0 +1,61 @@
+// Owns: every system call of the host driver. Thin: one call per function, in the driver's words; each asks the fault
+// plan first, and answers 0 or an errno. Nothing else under native/driver/host/ may call the operating system.
+// Must not know: reservations, physical memory, streams. It keeps no state.
+#pragma once
+
+#include <pthread.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tensormem::host::os {
+
+enum class Protection : std::uint8_t { none, read, read_write };
+enum class Advice : std::uint8_t { will_need, populate_write, huge_pages, collapse, not_in_children };
+
+// --- Addresses ---------------------------------------------------------------------------------------------------
+// Addresses without memory, anywhere; and the same put (back) over a range that is ours, whatever is there now.
+int reserve(std::uint64_t size, std::uint64_t* address) noexcept;
+int reserve_over(std::uint64_t address, std::uint64_t size) noexcept;
+// Shares the file's pages at an address that is ours; not touchable until `protect` says so.
+int map_file_over(std::uint64_t address, std::uint64_t size, int fd, std::uint64_t offset) noexcept;
+int unmap(std::uint64_t address, std::uint64_t size) noexcept;
+int protect(std::uint64_t address, std::uint64_t size, Protection protection) noexcept;
+int advise(std::uint64_t address, std::uint64_t size, Advice advice) noexcept;
+int lock_pages(std::uint64_t address, std::uint64_t size) noexcept;
+int unlock_pages(std::uint64_t address, std::uint64_t size) noexcept;
+int bind_to_node(std::uint64_t address, std::uint64_t size, std::uint32_t node) noexcept;
+
+// --- Memory files ------------------------------------------------------------------------------------------------
+struct FileFacts {
+  bool memory_file = false;  // a regular file of shared memory, not of huge TLB pages
+  bool shrink_sealed = false;
+  std::uint64_t size = 0;
+  std::uint64_t committed_bytes = 0;
+};
+int create_memfd(const char* name, int* fd) noexcept;
+int resize_file(int fd, std::uint64_t size) noexcept;
+int allocate_range(int fd, std::uint64_t offset, std::uint64_t size) noexcept;
+int punch_hole(int fd, std::uint64_t offset, std::uint64_t size) noexcept;
+// Neither shrinks nor grows any more, and nobody can change that.
+int seal_size(int fd) noexcept;
+int describe_file(int fd, FileFacts* facts) noexcept;
+int duplicate(int fd, int* copy) noexcept;
+// The descriptor is gone afterwards, whatever the answer: that is how Linux closes.
+int close(int fd) noexcept;
+
+// --- Threads, heap, texts ----------------------------------------------------------------------------------------
+// The thread takes no signals but those of its own faults: handlers belong to the program's threads.
+int start_thread(pthread_t* thread, void* (*body)(void*), void* argument, const char* name) noexcept;
+void join_thread(pthread_t thread) noexcept;
+int heap_allocate(std::uint64_t nbytes, std::uint64_t alignment, bool zeroed, std::uint64_t* address) noexcept;
+void heap_free(std::uint64_t address) noexcept;
+// The beginning of a text file, always ended with a zero byte.
+int read_text(const char* path, char* buffer, std::size_t capacity) noexcept;
+int count_lines(const char* path, std::uint64_t* lines) noexcept;
+
+std::uint64_t page_size() noexcept;
+std::uint64_t monotonic_nanoseconds() noexcept;
+int register_fork_handlers(void (*prepare)(), void (*parent)(), void (*child)()) noexcept;
+
+}  // namespace tensormem::host::os

@@ -1,0 +1,133 @@
+#include "driver/host/stream.hpp"
+
+#include <cstdio>
+
+#include "base/invariant.hpp"
+#include "driver/host/os.hpp"
+
+namespace tensormem::host {
+
+namespace {
+
+thread_local Stream* t_current = nullptr;
+
+StreamId id_of(std::uint32_t slot, std::uint32_t serial) { return (static_cast<StreamId>(serial) << 32) | slot; }
+
+}  // namespace
+
+Stream* Stream::current() noexcept { return t_current; }
+
+void forget_current_stream() noexcept { t_current = nullptr; }
+
+void Stream::open(std::uint32_t serial) noexcept {
+  const std::lock_guard lock(mutex_);
+  TM_ASSERT(serial_ == 0 && serial != 0 && queue_.empty() && !has_worker_);
+  serial_ = serial;
+}
+
+Status Stream::refuse(std::uint32_t serial) const noexcept {
+  return Status::fail(Code::stream_misuse, "the stream was destroyed", id_of(slot_, serial));
+}
+
+Status Stream::close(std::uint32_t serial) noexcept {
+  std::unique_lock lock(mutex_);
+  if (serial_ != serial) return refuse(serial);
+  serial_ = 0;
+  wait_locked(lock, submitted_);
+  if (!has_worker_) return {};
+  stopping_ = true;
+  work_added_.notify_one();
+  lock.unlock();
+  os::join_thread(worker_);
+  lock.lock();
+  stopping_ = false;
+  has_worker_ = false;
+  return {};
+}
+
+Status Stream::start_worker() noexcept {
+  char name[16];  // the kernel's limit, with its zero
+  std::snprintf(name, sizeof name, "tm-stream-%u", slot_ % 10000);
+  if (const int error = os::start_thread(&worker_, &Stream::run_worker, this, name); error != 0) {
+    return Status::driver_error(error, "pthread_create");
+  }
+  has_worker_ = true;
+  return {};
+}
+
+Status Stream::enqueue(const Task& task) noexcept {
+  if (!has_worker_) TM_TRY(start_worker());
+  if (!queue_.push(task)) return Status::fail(Code::out_of_memory, "no memory for the stream's queue", sizeof(Task));
+  ++submitted_;
+  if (asleep_) {
+    asleep_ = false;
+    work_added_.notify_one();
+  }
+  return {};
+}
+
+Status Stream::submit(std::uint32_t serial, const Task& task) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (serial_ != serial) return refuse(serial);
+  return enqueue(task);
+}
+
+Status Stream::mark(std::uint32_t serial, const Task& marker, std::uint64_t* point, bool* passed) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (serial_ != serial) return refuse(serial);
+  const bool idle = has_passed(submitted_);
+  if (!idle) TM_TRY(enqueue(marker));
+  *passed = idle;
+  *point = submitted_;
+  return {};
+}
+
+Status Stream::submitted(std::uint32_t serial, std::uint64_t* point) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (serial_ != serial) return refuse(serial);
+  *point = submitted_;
+  return {};
+}
+
+void Stream::wait(std::uint64_t point) noexcept {
+  if (has_passed(point)) return;
+  TM_ASSERT(current() != this);
+  std::unique_lock lock(mutex_);
+  wait_locked(lock, point);
+}
+
+void Stream::wait_locked(std::unique_lock<std::mutex>& lock, std::uint64_t point) noexcept {
+  ++waiters_;
+  work_done_.wait(lock, [&] { return has_passed(point); });
+  --waiters_;
+}
+
+void* Stream::run_worker(void* stream) noexcept {
+  t_current = static_cast<Stream*>(stream);
+  t_current->work();
+  return nullptr;
+}
+
+void Stream::work() noexcept {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    while (queue_.empty() && !stopping_) {
+      asleep_ = true;
+      work_added_.wait(lock);
+    }
+    if (queue_.empty()) return;
+    const Task task = queue_.pop();
+    lock.unlock();
+    task.run(task.argument);
+    if (current() != this) {
+      // The work forked and came back: in this child the stream is the parent's, with its lock and its queue.
+      lock.release();
+      return;
+    }
+    lock.lock();
+    completed_.store(completed_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    if (waiters_ != 0) work_done_.notify_all();
+  }
+}
+
+}  // namespace tensormem::host

@@ -1,0 +1,56 @@
+// Owns: blocks that were given back on a stream which has not passed that point yet, oldest first.
+// What is not proven done stays: a failed query keeps its block and is told, and never frees.
+// Must not know: how a block is freed. Guarded by the owner's lock.
+#pragma once
+
+#include <deque>
+#include <utility>
+
+#include "order/stream_order.hpp"
+
+namespace tensormem {
+
+template <typename Item>
+class RetiredList {
+ public:
+  void push(Item item, EventRef event) { entries_.push_back({std::move(item), std::move(event)}); }
+  bool empty() const { return entries_.empty(); }
+  std::size_t size() const { return entries_.size(); }
+
+  // Moves every item that is proven done to `done`. Returns the first failed query, after looking at all of them.
+  template <typename Container>
+  Status take_done(StreamOrder& order, Container* done) {
+    Status first_failure;
+    std::deque<Entry> kept;
+    for (Entry& entry : entries_) {
+      bool passed = false;
+      Status asked = order.is_done(entry.event, &passed);
+      if (!asked.ok() && first_failure.ok()) first_failure = std::move(asked);
+      if (passed) {
+        done->push_back(std::move(entry.item));
+      } else {
+        kept.push_back(std::move(entry));
+      }
+    }
+    entries_ = std::move(kept);
+    return first_failure;
+  }
+
+  // Waits for all of them, for the end of a resource. What cannot be waited for is dropped here and never freed.
+  template <typename Container>
+  void wait_and_take(StreamOrder& order, Container* done) {
+    for (Entry& entry : entries_) {
+      if (order.synchronize(entry.event).ok()) done->push_back(std::move(entry.item));
+    }
+    entries_.clear();
+  }
+
+ private:
+  struct Entry {
+    Item item;
+    EventRef event;
+  };
+  std::deque<Entry> entries_;
+};
+
+}  // namespace tensormem

@@ -1,0 +1,34 @@
+// Owns: the rule by which a block may be used, freed and reused on asynchronous streams.
+//   A read waits for the last write of another stream; a write waits for all reads of other streams too; the end of a block
+//   waits for everything. Waiting is queued on the stream, never done by synchronizing a device.
+// Must not know: tables, pools, budgets. Callers hold their own lock around BlockUses and never around `wait_for`, which
+// blocks on a stream that runs inline.
+#pragma once
+
+#include "order/block_uses.hpp"
+
+namespace tensormem {
+
+class StreamOrder {
+ public:
+  StreamOrder(Driver& driver, std::int32_t device) : driver_(driver), events_(driver, device) {}
+
+  // Work queued on `stream` after this starts after all of `uses`.
+  Status wait_for(const Uses& uses, StreamId stream) {
+    for (const Use& use : uses) TM_TRY(driver_.stream_wait_event(stream, use.event.handle()));
+    return {};
+  }
+
+  // An event behind everything queued on `stream` so far.
+  Status mark(StreamId stream, EventRef* event) { return events_.record(stream, event); }
+
+  // True only when the stream is proven to have passed the event.
+  Status is_done(const EventRef& event, bool* done) { return driver_.event_query(event.handle(), done); }
+  Status synchronize(const EventRef& event) { return driver_.event_synchronize(event.handle()); }
+
+ private:
+  Driver& driver_;
+  EventCache events_;
+};
+
+}  // namespace tensormem

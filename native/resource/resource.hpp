@@ -1,0 +1,70 @@
+// Owns: what every resource is: it hands out blocks and takes them back, in stream order. Leaves make memory, suballocators
+// cut it up, adaptors wrap one upstream and forward.
+// The contract, for all of them:
+//  - Thread-safe. On failure nothing has changed and the Status carries facts.
+//  - Every block has a fresh, process-wide generation; every path checks (address, generation) before it acts.
+//  - `deallocate` orders the end of the block behind every use it knows of; `bytes_outstanding` counts a block until it is
+//    really free; `reap_pending` frees what is proven done and keeps the rest.
+//  - Callers may hold the GIL. Short sections under a lock of ours are fine; before anything slow, and before calling an
+//    upstream, a resource holds no lock, and before blocking it opens a BlockingRegion.
+//  - Tracking of uses is off unless a resource says otherwise: false safety is worse than none.
+// Must not know: Python, reports, who sits above it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "alloc/block.hpp"
+#include "base/interned.hpp"
+#include "base/stats_fields.hpp"
+#include "driver/driver.hpp"
+#include "order/block_uses.hpp"
+
+namespace tensormem {
+
+struct AllocRequest {
+  std::uint64_t nbytes = 0;
+  std::uint64_t alignment = 256;
+  StreamId stream = kDefaultStream;
+  TagId tag = kUntagged;
+};
+
+class Resource {
+ public:
+  Resource(Driver& driver, std::int32_t device);
+  virtual ~Resource() = default;
+  Resource(const Resource&) = delete;
+  Resource& operator=(const Resource&) = delete;
+
+  virtual Status allocate(const AllocRequest& request, Block* block) = 0;
+  // `*end` says what became of the block: freed, or retired until the stream has passed.
+  virtual Status deallocate(const Block& block, StreamId stream, BlockState* end) = 0;
+
+  virtual std::uint64_t bytes_outstanding() const = 0;
+  virtual Stats stats() const = 0;
+  virtual BlockState state_of(const Block& block) const = 0;
+  virtual Status reap_pending() { return {}; }
+
+  virtual bool supports_block_use_tracking() const { return false; }
+  virtual Status prepare_block_use(const Block& block, StreamId stream, Access access);
+  virtual Status finish_block_use(const Block& block, StreamId stream, Access access);
+
+  Driver& driver() const { return driver_; }
+  std::int32_t device() const { return device_; }
+  // Stamped into every block this resource makes, so that another's is told from a stale one of ours.
+  std::uint32_t id() const { return id_; }
+
+ protected:
+  // Size, alignment and stream, before anything happens.
+  Status check_request(const AllocRequest& request) const;
+  Status check_stream(StreamId stream) const;
+
+ private:
+  Driver& driver_;
+  const std::int32_t device_;
+  const std::uint32_t id_;
+};
+
+using ResourcePtr = std::shared_ptr<Resource>;
+
+}  // namespace tensormem

@@ -1,0 +1,120 @@
+"""Makes a virtual environment of the project and keeps it true.
+
+Owns: `.venv`, to work on tensormem (an editable installation that rebuilds itself on import), and `.venv-bench`, to
+measure it (a real installation beside its peers). Each finished step leaves a stamp inside the environment, holding a
+digest of everything it depended on; a step runs only when its stamp does not match. An environment without our stamps
+was made by somebody else and is made again.
+Must not know: what the environments are used for. Standard library only, because it runs before anything is installed.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+EDITABLE = ".venv"
+SOURCES = ("src", "native", "meson.build", "meson.options", "README.md", "LICENSE")
+
+
+def digest(*parts: object) -> str:
+    return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()
+
+
+def digest_of_sources() -> str:
+    found = [file for name in SOURCES for file in sorted([ROOT / name, *(ROOT / name).rglob("*")])]
+    files = [file for file in found if file.is_file() and file.suffix != ".pyc"]
+    return digest(*(f"{file}:{hashlib.sha256(file.read_bytes()).hexdigest()}" for file in files))
+
+
+def run_step(text: str, *command: str | Path) -> None:
+    """Says what is being done on one line; shows the output only when it fails."""
+    print(f"{text} ...", end=" ", flush=True)
+    start = time.monotonic()
+    path = f"{Path(command[0]).parent}{os.pathsep}{os.environ['PATH']}"
+    result = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "PATH": path, "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    if result.returncode != 0:
+        print("failed\n", flush=True)
+        print(f"$ {' '.join(map(str, command))}\n{result.stdout}", file=sys.stderr)
+        sys.exit(1)
+    print(f"{time.monotonic() - start:.1f} s", flush=True)
+
+
+class Environment:
+    def __init__(self, name: str) -> None:
+        self.path = ROOT / name
+        self.python = self.path / "bin" / "python"
+        self.editable = name == EDITABLE
+        self.build_directory = "build" if self.editable else "build-wheel"
+        self.project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+    def is_stamped(self, step: str, key: str) -> bool:
+        stamp = self.path / "stamps" / step
+        return stamp.is_file() and stamp.read_text() == key
+
+    def stamp(self, step: str, key: str) -> None:
+        (self.path / "stamps").mkdir(exist_ok=True)
+        (self.path / "stamps" / step).write_text(key)
+
+    def create(self) -> None:
+        # The path counts: neither an environment nor a build directory survives being copied elsewhere.
+        key = digest(self.path, sys.version, sys.base_prefix)
+        if self.is_stamped("created", key) and self.python.exists():
+            return
+        verb = "making again" if self.path.exists() else "making"
+        shutil.rmtree(ROOT / self.build_directory, ignore_errors=True)
+        text = f"{verb} {self.path.name} with Python {sys.version.split()[0]}"
+        run_step(text, sys.executable, "-m", "venv", "--clear", self.path)
+        run_step("installing pip", self.python, "-m", "pip", "install", "--quiet", "--upgrade", "pip>=25.1")
+        self.stamp("created", key)
+
+    def install_groups(self, groups: list[str]) -> None:
+        key = digest(json.dumps(self.project["dependency-groups"], sort_keys=True))
+        stale = [group for group in groups if not self.is_stamped(f"group-{group}", key)]
+        if not stale:
+            return
+        options = [option for group in stale for option in ("--group", group)]
+        run_step(f"installing tools: {', '.join(stale)}", self.python, "-m", "pip", "install", "--quiet", *options)
+        for group in stale:
+            self.stamp(f"group-{group}", key)
+
+    def install_project(self) -> None:
+        facts = [json.dumps(self.project[table], sort_keys=True) for table in ("build-system", "project")]
+        key = digest(*facts, "editable" if self.editable else digest_of_sources())
+        if self.is_stamped("project", key):
+            return
+        how = ["--editable", ".[cli]"] if self.editable else ["--force-reinstall", "--no-deps", "."]
+        build = ["--no-build-isolation", f"-Cbuild-dir={self.build_directory}"]
+        run_step("building tensormem", self.python, "-m", "pip", "install", "--quiet", *build, *how)
+        self.stamp("project", key)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Make a virtual environment of the project and keep it true.")
+    parser.add_argument("--environment", default=EDITABLE, metavar="NAME")
+    parser.add_argument("--no-project", action="store_true", help="the tools only, without tensormem")
+    parser.add_argument("groups", nargs="+", metavar="GROUP")
+    arguments = parser.parse_args()
+    environment = Environment(arguments.environment)
+    environment.create()
+    environment.install_groups(arguments.groups)
+    if not arguments.no_project:
+        environment.install_project()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Every guard in turn; all of them run, and the names of those that failed are repeated at the end.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/setup.sh lint
+scripts/rebuild.sh
+export MESONPY_EDITABLE_SKIP="$PWD/build" PATH="$PWD/.venv/bin:$PATH"
+
+failed=()
+guard() {
+    local name=$1 output
+    shift
+    if output=$("$@" 2>&1); then
+        echo "ok      $name"
+    else
+        printf 'FAILED  %s\n%s\n\n' "$name" "$output"
+        failed+=("$name")
+    fi
+}
+
+mapfile -t native < <(find native scripts -name '*.cpp' -o -name '*.hpp' | sort)
+
+guard "ruff check" ruff check --quiet .
+guard "ruff format" ruff format --check --quiet --diff .
+guard "mypy --strict" mypy
+guard "import-linter" python scripts/lint_imports.py
+guard "stubs match the compiled modules" scripts/lint_stubs.sh
+guard "clang-format" clang-format --dry-run -Werror "${native[@]}"
+guard "shellcheck" shellcheck scripts/*.sh .ci/run
+
+if [ ${#failed[@]} -gt 0 ]; then
+    printf 'lint failed: %s\n' "$(IFS=,; echo "${failed[*]}")" >&2
+    exit 1
+fi

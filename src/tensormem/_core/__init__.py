@@ -1,0 +1,27 @@
+"""Owns: the compiled modules. Nothing else in tensormem is compiled, and the layers above import the names assigned
+here, so that the order of the layers can be checked.
+"""
+
+from tensormem._core import drivers as _drivers
+from tensormem._core import faults as _faults
+from tensormem._core import host_memory_resource as _host_memory_resource
+from tensormem._core import resources as _resources
+from tensormem._core import streams as _streams
+
+Driver = _drivers.Driver
+host_driver = _drivers.host
+host_facts = _drivers.host_facts
+
+Event = _streams.Event
+Stream = _streams.Stream
+
+BlockId = _resources.BlockId
+DeviceBlock = _resources.DeviceBlock
+DeviceMemoryResource = _resources.DeviceMemoryResource
+HostMemoryResource = _host_memory_resource.HostMemoryResource
+
+arm_fault = _faults.arm
+disarm_faults = _faults.disarm
+system_calls_made = _faults.calls_made
+system_call_kinds = _faults.kinds
+fault_has_fired = _faults.has_fired

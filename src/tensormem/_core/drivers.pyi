@@ -1,0 +1,85 @@
+from typing import SupportsIndex, TypedDict, final
+
+from tensormem._core.streams import Stream
+
+class _DeviceInfo(TypedDict):
+    name: str
+    total_bytes: int
+    numa_node: int
+    simulated: bool
+    managed_memory: bool
+    virtual_memory: bool
+
+class _PhysicalInfo(TypedDict):
+    size: int
+    device: int
+    exportable: bool
+    huge_pages: bool
+    imported: bool
+
+class _HostFacts(TypedDict):
+    huge_pages: bool
+    huge_page_reason: str
+    vma_count: int
+    vma_limit: int
+
+_Size = int | str
+
+@final
+class Driver:
+    @property
+    def name(self) -> str: ...
+    @property
+    def device_count(self) -> int: ...
+    def device_info(self, device: int = 0) -> _DeviceInfo: ...
+    def memory_info(self, device: int = 0) -> tuple[int, int]: ...
+    def copy(
+        self, destination: SupportsIndex, source: SupportsIndex, nbytes: _Size, stream: Stream | None = None
+    ) -> None: ...
+    def copy_pitched(
+        self,
+        destination: SupportsIndex,
+        destination_pitch: _Size,
+        source: SupportsIndex,
+        source_pitch: _Size,
+        shape: tuple[int, int, int],
+        stream: Stream | None = None,
+        *,
+        destination_plane: _Size | None = None,
+        source_plane: _Size | None = None,
+    ) -> None: ...
+    def fill(
+        self,
+        destination: SupportsIndex,
+        value: int,
+        element_bytes: int,
+        shape: tuple[int, int, int],
+        stream: Stream | None = None,
+        *,
+        pitch: _Size | None = None,
+        plane: _Size | None = None,
+    ) -> None: ...
+    def pin(self, address: SupportsIndex, nbytes: _Size) -> None: ...
+    def unpin(self, address: SupportsIndex, nbytes: _Size) -> None: ...
+    def granularity(self, device: int = 0) -> tuple[int, int]: ...
+    def reserve(self, size: _Size, alignment: _Size = 4096) -> int: ...
+    def release(self, address: SupportsIndex, size: _Size) -> None: ...
+    def physical_create(
+        self,
+        size: _Size,
+        device: int = 0,
+        *,
+        exportable: bool = False,
+        huge_pages: bool = True,
+        placement: int = ...,
+    ) -> int: ...
+    def physical_destroy(self, physical: int) -> None: ...
+    def physical_info(self, physical: int) -> _PhysicalInfo: ...
+    def map(self, address: SupportsIndex, size: _Size, physical: int, physical_offset: _Size = 0) -> None: ...
+    def unmap(self, address: SupportsIndex, size: _Size) -> None: ...
+    def set_access(self, address: SupportsIndex, size: _Size, access: str, device: int = 0) -> None: ...
+    def physical_export(self, physical: int) -> int: ...
+    def physical_import(self, fd: int, device: int = 0) -> int: ...
+
+def host() -> Driver: ...
+def host_facts() -> _HostFacts: ...

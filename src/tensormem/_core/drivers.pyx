@@ -1,0 +1,263 @@
+# cython: language_level=3, freethreading_compatible=True
+"""Owns: the driver waist as Python sees it: devices, copies and fills on a stream, and raw virtual memory.
+
+Addresses and handles are plain integers here and nothing is owned: `tensormem.vmm` and the resources are what people
+use. Must not know: spaces, resources, tensors.
+"""
+from libc.stdint cimport int32_t, uint32_t, uint64_t
+from libcpp cimport bool as cbool
+from libcpp.utility cimport move
+
+from tensormem._core.failures cimport check
+from tensormem._core.native cimport (
+    AccessFlags,
+    CopyShape,
+    DeviceInfo,
+    Granularity,
+    MemoryInfo,
+    PhysicalHandle,
+    PhysicalInfo,
+    PhysicalOptions,
+    Pitched,
+    Status,
+    StreamId,
+)
+from tensormem._core.native cimport Driver as NativeDriver
+from tensormem._core.native_host cimport HostDriver, host_driver
+from tensormem._core.sizes cimport address_of, size_of
+from tensormem._core.streams cimport stream_id
+
+from tensormem import errors
+
+_ACCESS = {"none": 0, "read": 1, "read_write": 3}
+_NO_PLACEMENT = 0xFFFFFFFFFFFFFFFF
+
+
+cdef class Driver:
+    """One way to reach memory: the host, or a vendor's GPUs. Got from `tensormem.drivers`, never made by hand.
+
+    >>> from tensormem.drivers import host
+    >>> host().device_count
+    1
+    """
+
+    def __init__(self):
+        raise TypeError("drivers come from tensormem.drivers, for example tensormem.drivers.host()")
+
+    def __repr__(self):
+        return f"<Driver {self.name}>"
+
+    def __reduce__(self):
+        from tensormem import drivers
+
+        return drivers.get, (self.name,)
+
+    @property
+    def device_count(self):
+        """How many devices this driver has."""
+        cdef int32_t count = 0
+        check(self.native.device_count(&count))
+        return count
+
+    def device_info(self, int32_t device=0):
+        """Name, size and abilities of a device, as a dict."""
+        cdef DeviceInfo info
+        check(self.native.device_info(device, &info))
+        return {
+            "name": (<bytes>info.name).decode(),
+            "total_bytes": info.total_bytes,
+            "numa_node": info.numa_node,
+            "simulated": info.simulated,
+            "managed_memory": info.managed_memory,
+            "virtual_memory": info.virtual_memory,
+        }
+
+    def memory_info(self, int32_t device=0):
+        """(free bytes, total bytes) of a device, as its driver sees them now."""
+        cdef MemoryInfo info
+        check(self.native.memory_info(device, &info))
+        return info.free_bytes, info.total_bytes
+
+    # --- Work on a stream. The caller keeps the memory alive until the stream has passed. ---
+
+    def copy(self, destination, source, nbytes, stream=None):
+        """Copy `nbytes` from one address to another, on a stream."""
+        cdef uint64_t size = size_of(nbytes)
+        self.copy_pitched(destination, size, source, size, (size, 1, 1), stream)
+
+    def copy_pitched(self, destination, destination_pitch, source, source_pitch, shape, stream=None, *,
+                     destination_plane=None, source_plane=None):
+        """Copy a box of (width, height, depth) bytes, rows and planes apart by the given pitches, on a stream."""
+        cdef CopyShape box = _box(shape)
+        cdef Pitched to = _pitched(destination, destination_pitch, destination_plane, box)
+        cdef Pitched origin = _pitched(source, source_pitch, source_plane, box)
+        cdef StreamId queue = stream_id(stream, self.native)
+        cdef Status status
+        with nogil:
+            status = self.native.copy(to, origin, box, queue)
+        check(move(status))
+
+    def fill(self, destination, value, element_bytes, shape, stream=None, *, pitch=None, plane=None):
+        """Repeat `value`, an unsigned number of 1, 2, 4 or 8 bytes, over a box of (width, height, depth) bytes."""
+        cdef CopyShape box = _box(shape)
+        cdef Pitched to = _pitched(destination, box.width if pitch is None else pitch, plane, box)
+        cdef StreamId queue = stream_id(stream, self.native)
+        cdef uint64_t pattern = address_of(value)
+        cdef uint32_t width = <uint32_t>min(size_of(element_bytes), 0xFFFFFFFF)
+        cdef Status status
+        with nogil:
+            status = self.native.fill(to, box, pattern, width, queue)
+        check(move(status))
+
+    def pin(self, address, nbytes):
+        """Page-lock memory that somebody else allocated."""
+        cdef uint64_t start = address_of(address)
+        cdef uint64_t size = size_of(nbytes)
+        cdef Status status
+        with nogil:
+            status = self.native.pin(start, size)
+        check(move(status))
+
+    def unpin(self, address, nbytes):
+        """Let go of memory locked by `pin`."""
+        check(self.native.unpin(address_of(address), size_of(nbytes)))
+
+    # --- Raw virtual memory ---
+
+    def granularity(self, int32_t device=0):
+        """(minimum, recommended) size of a page of virtual memory."""
+        cdef Granularity found
+        check(self.native.granularity(device, &found))
+        return found.minimum, found.recommended
+
+    def reserve(self, size, alignment=4096):
+        """Reserve addresses without memory behind them; gives the first one."""
+        cdef uint64_t address = 0
+        check(self.native.reserve(size_of(size), size_of(alignment), &address))
+        return address
+
+    def release(self, address, size):
+        """Give reserved addresses back; nothing may be mapped there any more."""
+        check(self.native.release(address_of(address), size_of(size)))
+
+    def physical_create(self, size, int32_t device=0, *, bint exportable=False, bint huge_pages=True,
+                        placement=_NO_PLACEMENT):
+        """Take physical memory, zeroed; gives its handle."""
+        cdef uint64_t nbytes = size_of(size)
+        cdef PhysicalOptions options
+        cdef PhysicalHandle handle = 0
+        cdef Status status
+        options.exportable = exportable
+        options.huge_pages = huge_pages
+        options.placement = address_of(placement)
+        with nogil:
+            status = self.native.physical_create(device, nbytes, options, &handle)
+        check(move(status))
+        return handle
+
+    def physical_destroy(self, physical):
+        """Give physical memory back; mappings of it keep their pages until they are unmapped."""
+        cdef PhysicalHandle handle = address_of(physical)
+        cdef Status status
+        with nogil:
+            status = self.native.physical_destroy(handle)
+        check(move(status))
+
+    def physical_info(self, physical):
+        """Size, device and kind of physical memory, as a dict."""
+        cdef PhysicalInfo info
+        check(self.native.physical_info(address_of(physical), &info))
+        return {
+            "size": info.size,
+            "device": info.device,
+            "exportable": info.exportable,
+            "huge_pages": info.huge_pages,
+            "imported": info.imported,
+        }
+
+    def map(self, address, size, physical, physical_offset=0):
+        """Put physical memory behind reserved addresses. It cannot be touched until `set_access` says so."""
+        check(self.native.map(address_of(address), size_of(size), address_of(physical), size_of(physical_offset)))
+
+    def unmap(self, address, size):
+        """Take the memory from behind these addresses; they stay reserved."""
+        cdef uint64_t start = address_of(address)
+        cdef uint64_t nbytes = size_of(size)
+        cdef Status status
+        with nogil:
+            status = self.native.unmap(start, nbytes)
+        check(move(status))
+
+    def set_access(self, address, size, access, int32_t device=0):
+        """Say what a device may do at these addresses: "none", "read" or "read_write"."""
+        if access not in _ACCESS:
+            raise errors.InvalidArgument(f"access is one of {', '.join(_ACCESS)}, not {access!r}")
+        cdef uint64_t start = address_of(address)
+        cdef uint64_t nbytes = size_of(size)
+        cdef AccessFlags flags = <AccessFlags><int>_ACCESS[access]
+        cdef Status status
+        with nogil:
+            status = self.native.set_access(start, nbytes, device, flags)
+        check(move(status))
+
+    def physical_export(self, physical):
+        """A file descriptor of the memory, the caller's to close."""
+        cdef int32_t fd = -1
+        check(self.native.physical_export(address_of(physical), &fd))
+        return fd
+
+    def physical_import(self, int32_t fd, int32_t device=0):
+        """The handle of memory that another process exported; the descriptor stays the caller's."""
+        cdef PhysicalHandle handle = 0
+        check(self.native.physical_import(device, fd, &handle))
+        return handle
+
+
+cdef CopyShape _box(object shape) except *:
+    cdef CopyShape box
+    if len(shape) != 3:
+        raise errors.InvalidArgument(f"a box has (width, height, depth), not {shape!r}")
+    box.width = size_of(shape[0])
+    box.height = size_of(shape[1])
+    box.depth = size_of(shape[2])
+    return box
+
+
+cdef Pitched _pitched(object address, object pitch, object plane, const CopyShape& box) except *:
+    cdef Pitched place
+    place.address = address_of(address)
+    place.device = 0
+    place.row_pitch = size_of(pitch)
+    place.plane_pitch = place.row_pitch * box.height if plane is None else size_of(plane)
+    return place
+
+
+cdef Driver _wrap(NativeDriver* native):
+    cdef Driver driver = Driver.__new__(Driver)
+    driver.native = native
+    driver.name = (<bytes>native.name()).decode()
+    return driver
+
+
+def host():
+    """The driver of the host: main memory, worker-thread streams, real virtual memory."""
+    return _HOST
+
+
+def host_facts():
+    """What the host driver found when it probed this machine, as a dict of plain values."""
+    cdef HostDriver* native = &host_driver()
+    return {
+        "huge_pages": native.huge_pages_work(),
+        "huge_page_reason": native.huge_page_reason().decode(),
+        "vma_count": native.vma_count(),
+        "vma_limit": native.vma_limit(),
+    }
+
+
+cdef extern from "_core/gil.hpp" namespace "tensormem":
+    void install_gil_hooks()
+
+
+install_gil_hooks()
+cdef Driver _HOST = _wrap(<NativeDriver*>&host_driver())

@@ -1,0 +1,174 @@
+# Owns: the declarations of the native library that the Cython modules of this package use. No code.
+from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
+from libcpp cimport bool as cbool
+from libcpp.memory cimport shared_ptr
+from libcpp.string cimport string
+from libcpp.string_view cimport string_view
+
+
+cdef extern from "base/status.hpp" namespace "tensormem" nogil:
+    cdef cppclass Status:
+        Status()
+        cbool ok()
+
+
+cdef extern from "base/interned.hpp" namespace "tensormem" nogil:
+    ctypedef uint32_t TagId
+    TagId intern_tag(string_view text)
+    string_view tag_text(TagId tag)
+
+
+cdef extern from "base/stats_fields.hpp" namespace "tensormem" nogil:
+    cdef cppclass Stats:
+        pass
+    cdef cppclass StatsField:
+        const char* name
+        const char* meaning
+    const StatsField kStatsFields[]
+    const int kStatsFieldCount
+    uint64_t stats_value(const Stats& stats, int field)
+
+
+cdef extern from "driver/types.hpp" namespace "tensormem" nogil:
+    ctypedef uint64_t StreamId
+    ctypedef void* EventHandle
+    ctypedef uint64_t PhysicalHandle
+    ctypedef void (*HostFunction)(void*) noexcept nogil
+    cdef enum class MemoryKind(uint8_t):
+        device
+        pinned
+        managed
+    cdef enum class AccessFlags(uint8_t):
+        none
+        read
+        read_write
+    cdef cppclass DeviceInfo:
+        char name[96]
+        uint64_t total_bytes
+        int32_t numa_node
+        cbool simulated
+        cbool managed_memory
+        cbool virtual_memory
+    cdef cppclass MemoryInfo:
+        uint64_t free_bytes
+        uint64_t total_bytes
+    cdef cppclass AllocationOptions:
+        MemoryKind kind
+        uint64_t alignment
+        int32_t numa_node
+        cbool huge_pages
+        cbool zeroed
+    cdef cppclass CopyShape:
+        uint64_t width
+        uint64_t height
+        uint64_t depth
+    cdef cppclass Pitched:
+        uint64_t address
+        int32_t device
+        uint64_t row_pitch
+        uint64_t plane_pitch
+    cdef cppclass Granularity:
+        uint64_t minimum
+        uint64_t recommended
+    cdef cppclass PhysicalOptions:
+        cbool exportable
+        cbool huge_pages
+        uint64_t placement
+    cdef cppclass PhysicalInfo:
+        uint64_t size
+        int32_t device
+        cbool exportable
+        cbool huge_pages
+        cbool imported
+
+
+cdef extern from "driver/driver.hpp" namespace "tensormem" nogil:
+    cdef cppclass Driver:
+        const char* name()
+        Status device_count(int32_t* count)
+        Status device_info(int32_t device, DeviceInfo* info)
+        Status memory_info(int32_t device, MemoryInfo* info)
+        Status stream_create(int32_t device, StreamId* stream)
+        Status stream_destroy(StreamId stream)
+        Status stream_synchronize(StreamId stream)
+        Status stream_query(StreamId stream, cbool* done)
+        Status stream_export(StreamId stream, uint64_t* native_handle)
+        Status stream_import(int32_t device, uint64_t native_handle, StreamId* stream)
+        cbool stream_is_valid(StreamId stream)
+        Status event_create(int32_t device, EventHandle* event)
+        Status event_destroy(EventHandle event)
+        Status event_record(EventHandle event, StreamId stream)
+        Status event_query(EventHandle event, cbool* done)
+        Status event_synchronize(EventHandle event)
+        Status event_elapsed(EventHandle start, EventHandle end, double* seconds)
+        Status stream_wait_event(StreamId stream, EventHandle event)
+        Status copy(const Pitched& destination, const Pitched& source, const CopyShape& shape, StreamId stream)
+        Status fill(const Pitched& destination, const CopyShape& shape, uint64_t value, uint32_t element_bytes,
+                    StreamId stream)
+        Status launch_host(HostFunction function, void* argument, StreamId stream)
+        Status pin(uint64_t address, uint64_t nbytes)
+        Status unpin(uint64_t address, uint64_t nbytes)
+        Status prefetch(uint64_t address, uint64_t nbytes, int32_t device, StreamId stream)
+        Status granularity(int32_t device, Granularity* granularity)
+        Status reserve(uint64_t size, uint64_t alignment, uint64_t* address)
+        Status release(uint64_t address, uint64_t size)
+        Status physical_create(int32_t device, uint64_t size, const PhysicalOptions& options,
+                               PhysicalHandle* physical)
+        Status physical_destroy(PhysicalHandle physical)
+        Status physical_info(PhysicalHandle physical, PhysicalInfo* info)
+        Status map(uint64_t address, uint64_t size, PhysicalHandle physical, uint64_t physical_offset)
+        Status unmap(uint64_t address, uint64_t size)
+        Status set_access(uint64_t address, uint64_t size, int32_t device, AccessFlags access)
+        Status physical_export(PhysicalHandle physical, int32_t* fd)
+        Status physical_import(int32_t device, int32_t fd, PhysicalHandle* physical)
+
+
+cdef extern from "alloc/block.hpp" namespace "tensormem" nogil:
+    cdef enum class BlockState(uint8_t):
+        live
+        retired
+        quarantined
+        freed
+    cdef cppclass Block:
+        uint64_t address
+        uint64_t nbytes
+        uint64_t generation
+        StreamId stream
+        TagId tag
+        uint32_t origin
+        uint32_t slot
+        uint8_t alignment_log2
+
+
+cdef extern from "order/block_uses.hpp" namespace "tensormem" nogil:
+    cdef enum class Access(uint8_t):
+        read
+        write
+        read_write
+
+
+cdef extern from "resource/resource.hpp" namespace "tensormem" nogil:
+    cdef cppclass AllocRequest:
+        uint64_t nbytes
+        uint64_t alignment
+        StreamId stream
+        TagId tag
+    cdef cppclass Resource:
+        Status allocate(const AllocRequest& request, Block* block)
+        Status deallocate(const Block& block, StreamId stream, BlockState* end)
+        uint64_t bytes_outstanding()
+        Stats stats()
+        BlockState state_of(const Block& block)
+        Status reap_pending()
+        cbool supports_block_use_tracking()
+        Status prepare_block_use(const Block& block, StreamId stream, Access access)
+        Status finish_block_use(const Block& block, StreamId stream, Access access)
+        Driver& driver()
+        int32_t device()
+        uint32_t id()
+    ctypedef shared_ptr[Resource] ResourcePtr
+
+
+cdef extern from "resource/plain_memory_resource.hpp" namespace "tensormem" nogil:
+    cdef cppclass PlainMemoryResource(Resource):
+        PlainMemoryResource(Driver& driver, int32_t device, const AllocationOptions& options)

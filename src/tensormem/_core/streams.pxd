@@ -1,0 +1,34 @@
+# Owns: the C shape of Stream and Event, for the other modules of this package.
+from libc.stdint cimport int32_t
+
+from tensormem._core.drivers cimport Driver
+from tensormem._core.native cimport Driver as NativeDriver
+from tensormem._core.native cimport EventHandle, StreamId
+
+
+cdef class Stream:
+    cdef readonly Driver driver
+    cdef readonly int32_t device
+    cdef StreamId _id
+    cdef bint _owned
+    cdef object __weakref__
+
+    cdef NativeDriver* _native(self) except NULL
+
+
+cdef class Event:
+    cdef readonly Driver driver
+    cdef EventHandle _handle
+    cdef object __weakref__
+
+
+# The id behind what a caller passed as `stream`, for work on `driver`; None is the default stream.
+cdef StreamId stream_id_slow(object stream, NativeDriver* driver) except? 0xFFFFFFFFFFFFFFFF
+
+
+cdef inline StreamId stream_id(object stream, NativeDriver* driver) except? 0xFFFFFFFFFFFFFFFF:
+    if stream is None:
+        return 0
+    if type(stream) is Stream and (<Stream>stream).driver.native is driver:
+        return (<Stream>stream)._id
+    return stream_id_slow(stream, driver)

@@ -1,0 +1,331 @@
+# cython: language_level=3, freethreading_compatible=True
+"""Owns: streams and events as Python objects that own their native counterpart.
+
+Must not know: resources, tensors. Waiting always releases the GIL.
+"""
+import sys
+import weakref
+
+from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
+from libc.stdint cimport int32_t, uint64_t
+from libcpp cimport bool as cbool
+from libcpp.utility cimport move
+
+from tensormem._core.drivers cimport Driver
+from tensormem._core.failures cimport check
+from tensormem._core.native cimport Driver as NativeDriver
+from tensormem._core.native cimport EventHandle, Status, StreamId
+
+from tensormem import errors
+
+
+cdef extern from "Python.h":
+    int Py_IsFinalizing() nogil
+
+
+cdef class Stream:
+    """An ordered queue of work on a device.
+
+    On the host a stream is a worker thread, first in, first out; its default stream (`Stream.default`) runs inline.
+
+    >>> from tensormem.streams import Stream
+    >>> from tensormem.drivers import host
+    >>> done = []
+    >>> with Stream(host()) as stream:
+    ...     stream.launch(done.append, "first")
+    ...     stream.launch(done.append, "second")
+    ...     stream.synchronize()
+    >>> done
+    ['first', 'second']
+    """
+
+    def __init__(self, Driver driver not None, int32_t device=0):
+        if self._owned:
+            raise errors.InvalidArgument("this stream exists already; make a new one")
+        check(driver.native.stream_create(device, &self._id))
+        self.driver = driver
+        self.device = device
+        self._owned = True
+        _live.add(self)
+        _close_orphans()
+
+    @staticmethod
+    def default(Driver driver not None, int32_t device=0):
+        """The driver's default stream. On the host its work is done when the call returns."""
+        cdef Stream stream = Stream.__new__(Stream)
+        stream.driver = driver
+        stream.device = device
+        return stream
+
+    def __dealloc__(self):
+        if not self._owned:
+            return
+        cdef Status status
+        with nogil:
+            status = self.driver.native.stream_destroy(self._id)
+        if not status.ok() and self.driver.native.stream_is_valid(self._id):
+            # Dropped by work running on itself: it cannot wait for its own end.
+            _orphans.append((self.driver, self._id))
+
+    @property
+    def id(self):
+        """The driver's number of this stream; 0 is the default stream, and numbers are never reused."""
+        return self._id
+
+    @property
+    def is_default(self):
+        """Whether this is the driver's default stream."""
+        return self._id == 0
+
+    @property
+    def closed(self):
+        """Whether the stream was destroyed, or belongs to the process this one was forked from."""
+        return self._id != 0 and (self.driver is None or not self.driver.native.stream_is_valid(self._id))
+
+    @property
+    def done(self):
+        """Whether all work given so far is finished."""
+        cdef cbool done = False
+        check(self._native().stream_query(self._id, &done))
+        return done
+
+    def synchronize(self):
+        """Wait until all work given so far is finished."""
+        cdef NativeDriver* native = self._native()
+        cdef Status status
+        with nogil:
+            status = native.stream_synchronize(self._id)
+        check(move(status))
+
+    def record(self, Event event=None):
+        """Mark this point of the stream; gives the event."""
+        cdef NativeDriver* native = self._native()
+        if event is None:
+            event = Event(self.driver, self.device)
+        check(native.event_record(_handle(event), self._id))
+        return event
+
+    def wait(self, Event event not None):
+        """Let the work given from now on start after the point that `event` marks."""
+        cdef NativeDriver* native = self._native()
+        cdef EventHandle handle = _handle(event)
+        cdef Status status
+        with nogil:
+            status = native.stream_wait_event(self._id, handle)
+        check(move(status))
+
+    def launch(self, function, *args):
+        """Call `function(*args)` in stream order. It must not wait for this stream; an exception it raises is reported
+        by `sys.unraisablehook`, and the stream goes on."""
+        if not callable(function):
+            raise errors.InvalidArgument(f"launch needs something to call, not {type(function).__name__}")
+        cdef NativeDriver* native = self._native()
+        work = (function, args)
+        cdef PyObject* argument = <PyObject*>work
+        cdef Status status
+        Py_INCREF(work)
+        with nogil:
+            status = native.launch_host(_run_work, <void*>argument, self._id)
+        if not status.ok():
+            Py_DECREF(work)
+        check(move(status))
+
+    def close(self):
+        """Wait for the stream's work and destroy it. Closing twice is closing once."""
+        cdef Status status
+        if not self._owned:
+            return
+        with nogil:
+            status = self.driver.native.stream_destroy(self._id)
+        if status.ok() or self.closed:
+            self._owned = False
+        check(move(status))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        if not self.closed:
+            self.close()
+
+    def __eq__(self, other):
+        if not isinstance(other, Stream):
+            return NotImplemented
+        return self.driver is (<Stream>other).driver and self._id == (<Stream>other)._id
+
+    def __hash__(self):
+        return hash((self.driver.name, self._id))
+
+    def __repr__(self):
+        if self.driver is None:
+            return "<Stream (never made)>"
+        kind = "default" if self._id == 0 else "closed" if self.closed else "open"
+        return f"<Stream {self._id & 0xFFFFFFFF} on {self.driver.name}:{self.device} ({kind})>"
+
+    def __reduce__(self):
+        raise TypeError("a stream belongs to its process and cannot be pickled; make one on the other side")
+
+    def __getattr__(self, name):
+        # Offered only where there is a handle to offer, so that hasattr() tells the truth.
+        if name == "__cuda_stream__" and self.driver is not None and self.driver.name != "host":
+            return self._cuda_stream
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _cuda_stream(self):
+        cdef uint64_t handle = 0
+        check(self._native().stream_export(self._id, &handle))
+        return 0, handle
+
+    cdef NativeDriver* _native(self) except NULL:
+        if self.driver is None:
+            raise errors.StreamMisuse(0, what="the stream was never made")
+        return self.driver.native
+
+
+cdef class Event:
+    """A point in a stream.
+
+    >>> from tensormem.streams import Event, Stream
+    >>> from tensormem.drivers import host
+    >>> with Stream(host()) as stream:
+    ...     event = stream.record()
+    ...     event.synchronize()
+    >>> event.done
+    True
+    """
+
+    def __init__(self, Driver driver not None, int32_t device=0):
+        if self._handle != NULL:
+            raise errors.InvalidArgument("this event exists already; make a new one")
+        check(driver.native.event_create(device, &self._handle))
+        self.driver = driver
+
+    def __dealloc__(self):
+        if self._handle != NULL:
+            self.driver.native.event_destroy(self._handle)
+
+    @property
+    def done(self):
+        """Whether its stream has passed the point. An event that was never recorded is done."""
+        cdef cbool done = False
+        check(self.driver.native.event_query(_handle(self), &done))
+        return done
+
+    def record(self, Stream stream not None):
+        """Mark the present end of `stream`."""
+        stream.record(self)
+
+    def synchronize(self):
+        """Wait until its stream has passed the point."""
+        cdef EventHandle handle = _handle(self)
+        cdef Status status
+        with nogil:
+            status = self.driver.native.event_synchronize(handle)
+        check(move(status))
+
+    def seconds_since(self, Event start not None):
+        """Seconds between two recorded and passed points."""
+        cdef double seconds = 0
+        check(self.driver.native.event_elapsed(_handle(start), _handle(self), &seconds))
+        return seconds
+
+    def close(self):
+        """Destroy the event. Closing twice is closing once."""
+        cdef EventHandle handle = self._handle
+        if handle != NULL:
+            self._handle = NULL
+            check(self.driver.native.event_destroy(handle))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        self.close()
+
+    def __repr__(self):
+        if self._handle == NULL:
+            return "<Event (closed)>"
+        return f"<Event on {self.driver.name} ({'done' if self.done else 'pending'})>"
+
+    def __reduce__(self):
+        raise TypeError("an event belongs to its process and cannot be pickled")
+
+
+cdef EventHandle _handle(Event event) except NULL:
+    if event._handle == NULL:
+        raise errors.StreamMisuse(0, what="the event was closed")
+    return event._handle
+
+
+cdef void _run_work(void* argument) noexcept nogil:
+    # Python is going away: its objects go with it, and a thread that asked for the GIL now would never get it.
+    if Py_IsFinalizing():
+        return
+    with gil:
+        work = <object>argument
+        Py_DECREF(work)
+        try:
+            work[0](*work[1])
+        except BaseException as error:
+            _report(error, work[0])
+
+
+def _report(error, function):
+    sys.unraisablehook(_Unraisable((type(error), error, error.__traceback__, "in work launched on a stream", function)))
+
+
+class _Unraisable(tuple):
+    """What `sys.unraisablehook` expects, since its own type cannot be made from Python."""
+
+    exc_type = property(lambda self: self[0])
+    exc_value = property(lambda self: self[1])
+    exc_traceback = property(lambda self: self[2])
+    err_msg = property(lambda self: self[3])
+    object = property(lambda self: self[4])
+
+
+cdef StreamId stream_id_slow(object stream, NativeDriver* driver) except? 0xFFFFFFFFFFFFFFFF:
+    cdef StreamId imported = 0
+    if isinstance(stream, Stream):
+        if (<Stream>stream).driver is None or (<Stream>stream).driver.native != driver:
+            raise errors.StreamMisuse(
+                (<Stream>stream)._id,
+                what=f"{stream!r} belongs to another driver than {(<bytes>driver.name()).decode()}")
+        return (<Stream>stream)._id
+    offer = getattr(stream, "__cuda_stream__", None)
+    if offer is None:
+        raise errors.StreamMisuse(
+            0, what=f"a stream is a tensormem Stream or has __cuda_stream__, not {type(stream).__name__}")
+    version, handle = offer()
+    if version != 0:
+        raise errors.StreamMisuse(0, what=f"__cuda_stream__ version {version} is not known; 0 is")
+    check(driver.stream_import(0, <uint64_t>handle, &imported))
+    return imported
+
+
+# Streams that Python made and still holds, so that their work is finished before the interpreter goes.
+_live = weakref.WeakSet()
+# Streams dropped by their own work, to be destroyed from outside.
+_orphans = []
+
+
+def _close_orphans():
+    cdef Status status
+    cdef Driver driver
+    cdef StreamId stream
+    waiting, _orphans[:] = list(_orphans), []
+    for driver, stream in waiting:
+        with nogil:
+            status = driver.native.stream_destroy(stream)
+
+
+def _finish_streams():
+    for stream in list(_live):
+        if not stream.closed:
+            stream.synchronize()
+    _close_orphans()
+
+
+import atexit
+
+atexit.register(_finish_streams)

@@ -1,0 +1,8 @@
+"""Owns: which drivers there are, and why one is not.
+
+A driver is the only code that touches an operating system or device API. Must not know: what the memory is used for.
+"""
+
+from tensormem.drivers.registry import ProbeResult, get, host, probe
+
+__all__ = ["ProbeResult", "get", "host", "probe"]

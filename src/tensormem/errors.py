@@ -1,0 +1,597 @@
+"""Owns: every error that tensormem raises, and the tree they stand in.
+
+Must not know: any other module of tensormem. Facts are attributes in the order of `__match_args__`; native code names
+the same ones in native/base/status_codes.hpp and its failures become exceptions through `from_failure`.
+
+In brackets: the builtin that each one also is, so that `except MemoryError` works as people expect.
+
+    TensormemError
+    |-- InvalidArgument (ValueError)        refused before anything happened
+    |   |-- InvalidSize                     ... and ResourceError
+    |   |-- InvalidAlignment                ... and ResourceError
+    |   |-- InvalidOffset                   ... and VirtualMemoryError
+    |   |-- InvalidPageSize                 ... and VirtualMemoryError
+    |   |-- InvalidSpace
+    |   |-- InvalidDType (TypeError)
+    |   |-- InvalidMemoryType
+    |   `-- InvalidConfig
+    |-- ResourceError                       memory could not be handed out, used or taken back
+    |   |-- OutOfMemory (MemoryError)
+    |   |-- OutOfBudget (MemoryError)
+    |   |-- UseAfterFree (RuntimeError)
+    |   |-- ForeignBlock (ValueError)
+    |   |-- OutOfBounds (RuntimeError)
+    |   |-- StreamMisuse (RuntimeError)
+    |   |-- DriverError (RuntimeError)
+    |   |-- VirtualMemoryError
+    |   |   |-- AlreadyMapped (ValueError)
+    |   |   |-- NotMapped (ValueError)
+    |   |   |-- StillMapped (RuntimeError)
+    |   |   |-- OutOfVirtualMemory (MemoryError)
+    |   |   |-- OutOfPhysicalMemory (MemoryError)
+    |   |   |-- TooManyMappings (MemoryError)
+    |   |   |-- InvalidOffset               see above
+    |   |   `-- InvalidPageSize             see above
+    |   |-- InvalidSize                     see above
+    |   `-- InvalidAlignment                see above
+    |-- UnknownDeviceType (BufferError)     DLPack brought a device that no space stands for
+    |-- CrossSpaceError (ValueError)
+    |-- NoCompatibleComputeDevice (LookupError)
+    |-- MemoryUnavailable (RuntimeError)
+    |-- DriverUnavailable (RuntimeError)
+    |-- NotSupported (NotImplementedError)
+    `-- InternalError (SystemError)         a bug of ours
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+TYPE_CHECKING = False  # typing itself is slow to import; type checkers take this name for true
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import ClassVar
+
+
+class TensormemError(Exception):
+    """Any error of tensormem. `what` is the rule that was broken or the call that failed; "" when the facts say it all.
+
+    >>> TensormemError("nothing fits").what
+    'nothing fits'
+    """
+
+    __match_args__: ClassVar[tuple[str, ...]] = ()
+    _says: ClassVar[str] = "{what}"
+    _hint: ClassVar[str] = ""
+
+    what: str
+    driver_code: int = 0
+    """What the operating system or device driver answered; 0 when it was not asked."""
+
+    def __init__(self, what: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+
+    def _keep(self, what: str, *facts: object) -> None:
+        """Put the facts into `args`, from which pickle and copy rebuild the error; `__dict__` brings the rest."""
+        self.args = facts
+        self.what = what
+
+    def __str__(self) -> str:
+        text = self._says.format_map(vars(self)).rstrip(": ")
+        if self.what and "{what}" not in self._says:
+            text += f" ({self.what})"
+        if self.driver_code and "{code}" not in self._says:
+            text += f" (driver code {self.driver_code})"
+        return f"{text}. {self._hint}." if self._hint else text
+
+    def __repr__(self) -> str:
+        facts = [f"{name}={getattr(self, name)!r}" for name in self.__match_args__]
+        if self.what:
+            facts.append(f"what={self.what!r}")
+        return f"{type(self).__name__}({', '.join(facts)})"
+
+
+# --- Refused before anything happened --------------------------------------------------------------------------------
+
+
+class InvalidArgument(TensormemError, ValueError):
+    """A value that cannot be right, whatever the state of memory.
+
+    >>> str(InvalidArgument("the width is no multiple of the element"))
+    'invalid argument: the width is no multiple of the element'
+    """
+
+    _says = "invalid argument: {what}"
+
+
+class ResourceError(TensormemError):
+    """Memory could not be handed out, used or taken back: the family that resources and pools raise.
+
+    >>> issubclass(OutOfBudget, ResourceError)
+    True
+    """
+
+
+class VirtualMemoryError(ResourceError):
+    """Addresses, pages, or the mappings between them: the family that virtual memory raises.
+
+    >>> issubclass(AlreadyMapped, VirtualMemoryError)
+    True
+    """
+
+
+class InvalidSize(ResourceError, InvalidArgument):
+    """`nbytes` is zero where memory is needed, negative, too large to add, or no size at all; it is kept as given.
+
+    >>> InvalidSize("12 potatoes").nbytes
+    '12 potatoes'
+    """
+
+    __match_args__ = ("nbytes",)
+    _says = "{nbytes!r:.80} is not a usable size"
+    _hint = "Give a positive number of bytes that fits in 63 bits, or text such as '2MiB'"
+
+    def __init__(self, nbytes: object, *, what: str = "") -> None:
+        self._keep(what, nbytes)
+        self.nbytes = nbytes
+
+
+class InvalidAlignment(ResourceError, InvalidArgument):
+    """`alignment` is not a power of two, or not one that can be had here.
+
+    >>> InvalidAlignment(3).alignment
+    3
+    """
+
+    __match_args__ = ("alignment",)
+    _says = "cannot align to {alignment!r:.80}"
+    _hint = "Give a power of two such as 256"
+
+    def __init__(self, alignment: object, *, what: str = "") -> None:
+        self._keep(what, alignment)
+        self.alignment = alignment
+
+
+class InvalidOffset(VirtualMemoryError, InvalidArgument):
+    """[`offset`, `offset` + `size`) is not inside [0, `capacity`), or not on a page.
+
+    >>> InvalidOffset(4096, 8192, capacity=8192).capacity
+    8192
+    """
+
+    __match_args__ = ("offset", "size", "capacity")
+    _says = "{size:,} bytes at offset {offset:,} do not fit a range of {capacity:,} bytes"
+    _hint = "Stay inside the range and on multiples of its granularity"
+
+    def __init__(self, offset: int, size: int, capacity: int, *, what: str = "") -> None:
+        self._keep(what, offset, size, capacity)
+        self.offset, self.size, self.capacity = offset, size, capacity
+
+
+class InvalidPageSize(VirtualMemoryError, InvalidArgument):
+    """`page_size` is not a power of two, or is under `minimum`, the smallest that the device maps.
+
+    >>> InvalidPageSize(4096, minimum=65536).minimum
+    65536
+    """
+
+    __match_args__ = ("page_size", "minimum")
+    _says = "cannot use pages of {page_size:,} bytes: the minimum is {minimum:,}"
+    _hint = "Give a power of two that is no smaller"
+
+    def __init__(self, page_size: int, minimum: int, *, what: str = "") -> None:
+        self._keep(what, page_size, minimum)
+        self.page_size, self.minimum = page_size, minimum
+
+
+class InvalidSpace(InvalidArgument):
+    """`value` names no memory space and no compute device.
+
+    >>> InvalidSpace("gpu:-1").value
+    'gpu:-1'
+    """
+
+    __match_args__ = ("value",)
+    _says = "{value!r:.80} is neither a memory space nor a compute device"
+    _hint = "Spaces are main, pinned, managed, gpu:0, gpu:1, ...; devices are cpu:0, cuda:0, rocm:0, ..."
+
+    def __init__(self, value: object, *, what: str = "") -> None:
+        self._keep(what, value)
+        self.value = value
+
+
+class InvalidDType(InvalidArgument, TypeError):
+    """`value` names no element type that DLPack can describe.
+
+    >>> InvalidDType("float33").value
+    'float33'
+    """
+
+    __match_args__ = ("value",)
+    _says = "{value!r:.80} is not an element type"
+    _hint = "Give a name such as 'float32', 'bfloat16' or 'float8_e4m3fn', or a native-endian NumPy or torch dtype"
+
+    def __init__(self, value: object, *, what: str = "") -> None:
+        self._keep(what, value)
+        self.value = value
+
+
+class InvalidMemoryType(InvalidArgument):
+    """`text` names no kind of tensor memory.
+
+    >>> InvalidMemoryType("Shm").text
+    'Shm'
+    """
+
+    __match_args__ = ("text",)
+    _says = "{text!r:.80} is not a kind of tensor memory"
+    _hint = "The kinds are 'mem', 'shm', 'dma' and 'pbo', in lower case"
+
+    def __init__(self, text: object, *, what: str = "") -> None:
+        self._keep(what, text)
+        self.text = text
+
+
+class InvalidConfig(InvalidArgument):
+    """The environment variable `variable` has the value `value` where `expected` is needed.
+
+    >>> InvalidConfig("TENSORMEM_MAX_STREAMS", "many", "a whole number").expected
+    'a whole number'
+    """
+
+    __match_args__ = ("variable", "value", "expected")
+    _says = "{variable}={value!r:.80} cannot be used: it takes {expected}"
+    _hint = "Change the environment variable or unset it"
+
+    def __init__(self, variable: str, value: str, expected: str, *, what: str = "") -> None:
+        self._keep(what, variable, value, expected)
+        self.variable, self.value, self.expected = variable, value, expected
+
+
+# --- Resources and their blocks --------------------------------------------------------------------------------------
+
+
+class OutOfMemory(ResourceError, MemoryError):
+    """`requested` bytes were not to be had: `total_free` were free, at most `largest_free` of them in one piece.
+
+    >>> OutOfMemory(4096, total_free=4096, largest_free=1024).fragmentation
+    0.75
+    """
+
+    __match_args__ = ("requested", "total_free", "largest_free")
+    _says = "cannot allocate {requested:,} bytes: {total_free:,} are free, the largest piece has {largest_free:,}"
+    _hint = "Free blocks, trim pools, or ask for less"
+
+    def __init__(self, requested: int, total_free: int, largest_free: int, *, what: str = "") -> None:
+        self._keep(what, requested, total_free, largest_free)
+        self.requested, self.total_free, self.largest_free = requested, total_free, largest_free
+
+    @property
+    def fragmentation(self) -> float:
+        """1 - largest / total: 0.0 when all free memory is one piece, or none is free."""
+        return 1.0 - self.largest_free / self.total_free if self.total_free else 0.0
+
+
+class OutOfBudget(ResourceError, MemoryError):
+    """A limit somebody set has no room for `requested` bytes; the other facts are those at the moment of the decision.
+
+    >>> OutOfBudget(64, current=1000, remaining=24, limit=1024).remaining
+    24
+    """
+
+    __match_args__ = ("requested", "current", "remaining", "limit")
+    _says = "cannot allocate {requested:,} bytes: {current:,} of a budget of {limit:,} are taken, {remaining:,} remain"
+    _hint = "Free blocks, reap pending ones, or raise the limit"
+
+    def __init__(self, requested: int, current: int, remaining: int, limit: int, *, what: str = "") -> None:
+        self._keep(what, requested, current, remaining, limit)
+        self.requested, self.current, self.remaining, self.limit = requested, current, remaining, limit
+
+
+class UseAfterFree(ResourceError, RuntimeError):
+    """The block of `generation` at `address` is no longer live: freed twice, or used after it was freed.
+
+    >>> UseAfterFree(7, address=0x1000).generation
+    7
+    """
+
+    __match_args__ = ("generation", "address")
+    _says = "block {generation} at {address:#x} was already freed; nothing was changed"
+    _hint = "Deallocate a block once, and after its last use"
+
+    def __init__(self, generation: int, address: int, *, what: str = "") -> None:
+        self._keep(what, generation, address)
+        self.generation, self.address = generation, address
+
+
+class ForeignBlock(ResourceError, ValueError):
+    """The block of `generation` at `address` was never handed out by this resource.
+
+    >>> ForeignBlock(7, address=0x1000).address
+    4096
+    """
+
+    __match_args__ = ("generation", "address")
+    _says = "block {generation} at {address:#x} is not of this resource; nothing was changed"
+    _hint = "Give a block back to the resource that allocated it"
+
+    def __init__(self, generation: int, address: int, *, what: str = "") -> None:
+        self._keep(what, generation, address)
+        self.generation, self.address = generation, address
+
+
+class OutOfBounds(ResourceError, RuntimeError):
+    """Somebody wrote outside the block of `generation` at `address`, `offset` bytes from its start.
+
+    >>> OutOfBounds(7, address=0x1000, offset=64).offset
+    64
+    """
+
+    __match_args__ = ("generation", "address", "offset")
+    _says = "a write outside block {generation} at {address:#x}, at offset {offset}"
+    _hint = "Look for the write past the end in the code that used this block"
+
+    def __init__(self, generation: int, address: int, offset: int, *, what: str = "") -> None:
+        self._keep(what, generation, address, offset)
+        self.generation, self.address, self.offset = generation, address, offset
+
+
+class StreamMisuse(ResourceError, RuntimeError):
+    """`stream` is unknown, destroyed, of another process, or cannot be used this way.
+
+    >>> StreamMisuse(3, what="it was destroyed").stream
+    3
+    """
+
+    __match_args__ = ("stream",)
+    _says = "stream {stream} cannot be used"
+    _hint = "Use a live stream of this process and driver"
+
+    def __init__(self, stream: int, *, what: str = "") -> None:
+        self._keep(what, stream)
+        self.stream = stream
+
+
+class DriverError(ResourceError, RuntimeError):
+    """`driver` answered `call` with `code`: what it calls it (`name`) and how it explains it (`explanation`).
+
+    >>> DriverError(12, "ENOMEM", "Cannot allocate memory", call="mmap").name
+    'ENOMEM'
+    """
+
+    __match_args__ = ("code", "name", "explanation", "call", "driver")
+    _says = "the {driver} driver failed in {what}: {name} ({code}), {explanation}"
+
+    def __init__(
+        self, code: int, name: str, explanation: str, call: str = "", driver: str = "host", *, what: str = ""
+    ) -> None:
+        self._keep(what or call or "an unnamed call", code, name, explanation, call, driver)
+        self.code, self.name, self.explanation = code, name, explanation
+        self.call, self.driver, self.driver_code = call, driver, code
+
+
+# --- Virtual memory --------------------------------------------------------------------------------------------------
+
+
+class AlreadyMapped(VirtualMemoryError, ValueError):
+    """Something is mapped already in the `size` bytes at `offset`.
+
+    >>> AlreadyMapped(0, size=2**21).size
+    2097152
+    """
+
+    __match_args__ = ("offset", "size")
+    _says = "{size:,} bytes at offset {offset:,} are already mapped; nothing was changed"
+    _hint = "Unmap them first, or map elsewhere"
+
+    def __init__(self, offset: int, size: int, *, what: str = "") -> None:
+        self._keep(what, offset, size)
+        self.offset, self.size = offset, size
+
+
+class NotMapped(VirtualMemoryError, ValueError):
+    """Nothing, or not everything, is mapped in the `size` bytes at `offset`.
+
+    >>> NotMapped(0, size=2**21).offset
+    0
+    """
+
+    __match_args__ = ("offset", "size")
+    _says = "{size:,} bytes at offset {offset:,} are not mapped; nothing was changed"
+    _hint = "Map them first, or name exactly what is mapped"
+
+    def __init__(self, offset: int, size: int, *, what: str = "") -> None:
+        self._keep(what, offset, size)
+        self.offset, self.size = offset, size
+
+
+class StillMapped(VirtualMemoryError, RuntimeError):
+    """`mappings` mappings still need what is at `address`, so it cannot be released.
+
+    >>> StillMapped(0x1000, mappings=2).mappings
+    2
+    """
+
+    __match_args__ = ("address", "mappings")
+    _says = "memory at {address:#x} cannot be released: mappings in use: {mappings}"
+    _hint = "Unmap first; the order is unmap, release pages, release addresses"
+
+    def __init__(self, address: int, mappings: int, *, what: str = "") -> None:
+        self._keep(what, address, mappings)
+        self.address, self.mappings = address, mappings
+
+
+class OutOfVirtualMemory(VirtualMemoryError, MemoryError):
+    """No run of `requested` free addresses exists.
+
+    >>> OutOfVirtualMemory(2**60).requested == 2**60
+    True
+    """
+
+    __match_args__ = ("requested",)
+    _says = "cannot reserve {requested:,} bytes of addresses"
+    _hint = "Reserve less, release ranges, or look at `ulimit -v`"
+
+    def __init__(self, requested: int, *, what: str = "") -> None:
+        self._keep(what, requested)
+        self.requested = requested
+
+
+class OutOfPhysicalMemory(VirtualMemoryError, MemoryError):
+    """`requested` bytes of pages are needed and `available` can be had.
+
+    >>> OutOfPhysicalMemory(2**21, available=0).available
+    0
+    """
+
+    __match_args__ = ("requested", "available")
+    _says = "cannot back {requested:,} bytes with pages: {available:,} are available"
+    _hint = "Unmap or trim what is idle, or raise the limit"
+
+    def __init__(self, requested: int, available: int, *, what: str = "") -> None:
+        self._keep(what, requested, available)
+        self.requested, self.available = requested, available
+
+
+class TooManyMappings(VirtualMemoryError, MemoryError):
+    """The process has `current` mappings and the system allows `limit`.
+
+    >>> TooManyMappings(65530, limit=65530).limit
+    65530
+    """
+
+    __match_args__ = ("current", "limit")
+    _says = "no more mappings: {current:,} of {limit:,} are in use"
+    _hint = "Map larger runs of pages, or raise `sysctl vm.max_map_count`"
+
+    def __init__(self, current: int, limit: int, *, what: str = "") -> None:
+        self._keep(what, current, limit)
+        self.current, self.limit = current, limit
+
+
+# --- Spaces, devices, and what this machine does not have ------------------------------------------------------------
+
+
+class UnknownDeviceType(TensormemError, BufferError):
+    """DLPack's `device_type` is no memory space of ours; `name` is what DLPack calls it, or "" if it knows it neither.
+
+    >>> UnknownDeviceType(8, "METAL").name
+    'METAL'
+    """
+
+    __match_args__ = ("device_type", "name")
+    _says = "no memory space stands for DLPack device type {device_type}"
+    _hint = "Copy the data to CPU, CUDA or ROCm memory first"
+
+    def __init__(self, device_type: int, name: str = "", *, what: str = "") -> None:
+        self._keep(what or name or "DLPack 1.3 does not know it either", device_type, name)
+        self.device_type, self.name = device_type, name
+
+
+class CrossSpaceError(TensormemError, ValueError):
+    """Memory of two spaces, `left` and `right`, was used together. Nothing moves by itself.
+
+    >>> str(CrossSpaceError("main", "gpu:0"))
+    'cannot use memory of main and gpu:0 together. Move one of them explicitly, with .to(space).'
+    """
+
+    __match_args__ = ("left", "right")
+    _says = "cannot use memory of {left} and {right} together"
+    _hint = "Move one of them explicitly, with .to(space)"
+
+    def __init__(self, left: object, right: object, *, what: str = "") -> None:
+        self._keep(what, left, right)
+        self.left, self.right = left, right
+
+
+class NoCompatibleComputeDevice(TensormemError, LookupError):
+    """No compute device of this machine can reach `space`; `op` is what it was wanted for, or None.
+
+    >>> NoCompatibleComputeDevice("gpu:0", "contract").op
+    'contract'
+    """
+
+    __match_args__ = ("space", "op")
+    _says = "no compute device of this machine reaches {space}; asked for: {op}"
+    _hint = "Move the data to a space that one reaches; `tensormem doctor` tells which drivers work here, and why not"
+
+    def __init__(self, space: object, op: object = None, *, what: str = "") -> None:
+        self._keep(what, space, op)
+        self.space, self.op = space, op
+
+
+class MemoryUnavailable(TensormemError, RuntimeError):
+    """This machine cannot give memory of `kind`, because of `reason`.
+
+    >>> MemoryUnavailable("dma", "there is no /dev/dma_heap").kind
+    'dma'
+    """
+
+    __match_args__ = ("kind", "reason")
+    _says = "memory of kind {kind} is not available: {reason}"
+    _hint = "Choose another kind, or none to let one be chosen; `tensormem doctor` tells what works here"
+
+    def __init__(self, kind: str, reason: str, *, what: str = "") -> None:
+        self._keep(what, kind, reason)
+        self.kind, self.reason = kind, reason
+
+
+class DriverUnavailable(TensormemError, RuntimeError):
+    """The driver `driver` cannot run here, because of `reason`.
+
+    >>> DriverUnavailable("cuda", "libcuda.so.1 was not found").driver
+    'cuda'
+    """
+
+    __match_args__ = ("driver", "reason")
+    _says = "the {driver} driver is not available: {reason}"
+    _hint = "`tensormem doctor` tells which drivers work here, and what to do"
+
+    def __init__(self, driver: str, reason: str, *, what: str = "") -> None:
+        self._keep(what, driver, reason)
+        self.driver, self.reason = driver, reason
+
+
+class NotSupported(TensormemError, NotImplementedError):
+    """The driver or this system has no such operation.
+
+    >>> str(NotSupported("prefetch"))
+    'not supported here: prefetch'
+    """
+
+    _says = "not supported here: {what}"
+
+
+class InternalError(TensormemError, SystemError):
+    """tensormem broke a promise to itself.
+
+    >>> InternalError("the ledger does not add up").what
+    'the ledger does not add up'
+    """
+
+    _says = "internal error: {what}"
+    _hint = "This is a bug in tensormem; please report it with this message"
+
+
+def from_failure(class_name: str, what: str, driver_code: int, facts: tuple[int, ...]) -> TensormemError:
+    """The exception for a native failure. Facts beyond those of the class are dropped; native code always sends four.
+
+    >>> from_failure("OutOfBudget", "limit", 0, (64, 1000, 24, 1024)).args
+    (64, 1000, 24, 1024)
+    """
+    kind = globals().get(class_name)
+    if not (isinstance(kind, type) and issubclass(kind, TensormemError)):
+        return InternalError(f"native code reported the unknown failure {class_name!r}: {what}")
+    if kind is DriverError:
+        name = errno.errorcode.get(driver_code, "an unknown code")
+        return DriverError(driver_code, name, os.strerror(driver_code), call=what)
+    needed = len(kind.__match_args__)
+    if len(facts) < needed:
+        return InternalError(f"native code gave {class_name} {len(facts)} facts where it takes {needed}: {what}")
+    build: Callable[..., TensormemError] = kind
+    error = build(*facts[:needed], what=what)
+    if driver_code:
+        error.driver_code = driver_code
+    return error

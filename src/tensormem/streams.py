@@ -1,0 +1,20 @@
+"""Owns: streams and events as users see them.
+
+A stream is an ordered queue of work on a driver; an event is a point in one. The default stream of the host runs inline.
+Must not know: resources and tensors.
+"""
+
+from tensormem import drivers
+from tensormem._core import Driver, Event, Stream
+
+__all__ = ["Event", "Stream", "default_stream"]
+
+
+def default_stream(driver: Driver | None = None, device: int = 0) -> Stream:
+    """The default stream of a driver (the host's unless told): on the host, its work is done when the call returns.
+
+    >>> from tensormem.streams import default_stream
+    >>> default_stream().is_default
+    True
+    """
+    return Stream.default(drivers.host() if driver is None else driver, device)

@@ -1,0 +1,40 @@
+"""What could not run here is said at the end of the session, and is a failure when CI=true.
+
+Owns: the closing list "Could not run here:". It holds the reason of every skipped test and what earlier steps of
+`make test` wrote to the file named by COULD_NOT_RUN (a system package, a native test).
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    # A skip is reported as (path, line, "Skipped: why").
+    why = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return f"{report.nodeid}: {why.removeprefix('Skipped: ')}"
+
+
+def could_not_run(config: pytest.Config) -> list[str]:
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    skipped = reporter.stats.get("skipped", []) if reporter else []
+    file = Path(os.environ.get("COULD_NOT_RUN", os.devnull))
+    earlier = file.read_text().splitlines() if file.exists() else []
+    return [*earlier, *(_reason(report) for report in skipped)]
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    if exitstatus == pytest.ExitCode.OK and os.environ.get("CI") == "true" and could_not_run(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    reasons = could_not_run(config)
+    if not reasons:
+        return
+    terminalreporter.section("Could not run here:", sep="-")
+    for reason in reasons:
+        terminalreporter.line(f"  {reason}")
+    if os.environ.get("CI") == "true":
+        terminalreporter.line("CI=true: everything has to run, so this session failed.", red=True)
