@@ -1,7 +1,9 @@
-"""Owns: how the documentation is built. Pages are Markdown (MyST); reference pages read the docstrings of the package."""
+"""Owns: how the documentation is built. Pages are Markdown (MyST); the reference is read from docstrings."""
 
 import tomllib
 from pathlib import Path
+
+from sphinx.application import Sphinx
 
 _project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
@@ -20,3 +22,14 @@ html_title = f"tensormem {release}"
 default_role = "code"  # docstrings write `names` in single backticks
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+
+
+def _leave_out_module_docstrings(app: Sphinx, what: str, *details: object) -> None:
+    """They tell maintainers what a file owns; a page introduces its module to readers itself."""
+    lines = details[-1]
+    if what == "module" and isinstance(lines, list):
+        lines.clear()
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("autodoc-process-docstring", _leave_out_module_docstrings)

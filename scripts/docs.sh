@@ -5,5 +5,5 @@ cd "$(dirname "$0")/.."
 
 scripts/setup.sh docs
 scripts/rebuild.sh
-MESONPY_EDITABLE_SKIP="$PWD/build" .venv/bin/python -m sphinx -W --keep-going --quiet -b html docs docs/_build/html
+.venv/bin/python -m sphinx -W --keep-going --quiet -b html docs docs/_build/html
 echo "docs/_build/html/index.html"

@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 
 scripts/setup.sh lint
 scripts/rebuild.sh
-export MESONPY_EDITABLE_SKIP="$PWD/build" PATH="$PWD/.venv/bin:$PATH"
+export PATH="$PWD/.venv/bin:$PATH"
 
 failed=()
 guard() {

@@ -11,4 +11,4 @@ from importlinter.cli import lint_imports_command
 sys.meta_path = [finder for finder in sys.meta_path if type(finder).__name__ != "MesonpyMetaFinder"]
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
-lint_imports_command(["--no-cache"])
+lint_imports_command(["--no-cache", "--no-logo"])

@@ -81,15 +81,16 @@ def run_tests(path: Path, *options: str, env: Mapping[str, str] | None = None) -
 
 def record(test: Mapping[str, str], outcome: Outcome) -> None:
     output = f"{test.get('stdout', '')}\n{test.get('stderr', '')}"
+    name = test["name"].removeprefix("tensormem:")
     outcome.programs += 1
     outcome.passed += sum(int(count) for count in re.findall(r"^(\d+) passed, \d+ failed$", output, re.MULTILINE))
     for reason in re.findall(r"^could not run: (.+)$", output, re.MULTILINE):
-        outcome.could_not_run.append(f"native {test['name']}: {reason}")
+        outcome.could_not_run.append(f"native {name}: {reason}")
     if test["result"] == "SKIP":
-        outcome.could_not_run.append(f"native {test['name']}: skipped as a whole")
+        outcome.could_not_run.append(f"native {name}: skipped as a whole")
     elif test["result"] != "OK":
-        outcome.failed.append(test["name"])
-        print(f"\n--- {test['name']}: {test['result']}\n{output.strip()}\n", flush=True)
+        outcome.failed.append(name)
+        print(f"\n--- {name}: {test['result']}\n{output.strip()}\n", flush=True)
 
 
 def summarise(title: str, outcome: Outcome, seconds: float) -> bool:

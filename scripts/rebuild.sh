@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Brings the editable installation up to date, once and loudly, so that whatever runs next need not rebuild on import
-# (and says so with MESONPY_EDITABLE_SKIP).
+# Brings the editable installation up to date, once and loudly, so that processes which import it side by side find
+# nothing to rebuild.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -7,7 +7,7 @@ namespace tensormem {
 namespace {
 
 // Served when there is no memory to describe a failure with; never freed.
-Failure g_no_memory_for_facts{Code::out_of_memory, 0, "no memory left to describe the failure", {}};
+Failure g_no_memory_for_facts{Code::out_of_memory, 0, "no memory left to describe the failure", {}, nullptr, nullptr};
 
 }  // namespace
 
@@ -25,11 +25,15 @@ const char* class_name(Code code) {
 }
 
 Status::Status(const Failure& failure) noexcept : failure_(new (std::nothrow) Failure(failure)) {
-  if (failure_ == nullptr) failure_ = &g_no_memory_for_facts;
+  if (failure_ != nullptr) return;
+  failure_ = &g_no_memory_for_facts;
+  if (failure.cause != nullptr) failure.drop_cause(failure.cause);
 }
 
 void Status::dispose() noexcept {
-  if (failure_ != &g_no_memory_for_facts) delete failure_;
+  if (failure_ == &g_no_memory_for_facts) return;
+  if (failure_->cause != nullptr) failure_->drop_cause(failure_->cause);
+  delete failure_;
 }
 
 }  // namespace tensormem

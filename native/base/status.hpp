@@ -28,6 +28,9 @@ struct Failure {
   std::int32_t driver_code = 0;  // errno, CUresult, hipError_t; 0 when no driver was involved
   const char* what = "";         // static text: the rule that was broken or the call that failed
   std::array<std::uint64_t, kMaxFacts> facts{};
+  // What made it fail, when that is an object of the caller's world (a Python exception); opaque here, dropped once.
+  void* cause = nullptr;
+  void (*drop_cause)(void*) = nullptr;
 };
 
 class [[nodiscard]] Status {
@@ -48,12 +51,15 @@ class [[nodiscard]] Status {
   template <typename... Facts>
   static Status fail(Code code, const char* what, Facts... facts) noexcept {
     static_assert(sizeof...(facts) <= Failure::kMaxFacts);
-    return Status(Failure{code, 0, what, {static_cast<std::uint64_t>(facts)...}});
+    return Status(Failure{code, 0, what, {static_cast<std::uint64_t>(facts)...}, nullptr, nullptr});
   }
   // A refusal by the operating system or a device driver that no more exact code describes.
   static Status driver_error(std::int32_t driver_code, const char* call) noexcept {
-    return Status(Failure{Code::driver_error, driver_code, call, {static_cast<std::uint64_t>(driver_code)}});
+    return Status(
+        Failure{Code::driver_error, driver_code, call, {static_cast<std::uint64_t>(driver_code)}, nullptr, nullptr});
   }
+  // The failure takes over `cause` and drops it at its end.
+  static Status caused(Failure failure) noexcept { return Status(failure); }
 
   bool ok() const noexcept { return failure_ == nullptr; }
   explicit operator bool() const noexcept { return ok(); }

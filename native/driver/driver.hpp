@@ -63,6 +63,8 @@ class Driver {
   virtual Status stream_import(std::int32_t device, std::uint64_t native_handle, StreamId* stream) = 0;
   // Cheap enough for every allocation; false for destroyed, foreign and pre-fork streams.
   virtual bool stream_is_valid(StreamId stream) const noexcept = 0;
+  // Whether work on the stream is done when the call that gives it returns. Waiting for an event on one blocks the caller.
+  virtual bool stream_is_inline(StreamId stream) const noexcept = 0;
 
   // --- Events
   // -----------------------------------------------------------------------------------------------------------

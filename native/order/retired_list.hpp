@@ -1,4 +1,4 @@
-// Owns: blocks that were given back on a stream which has not passed that point yet, oldest first.
+// Owns: blocks that were given back while streams still use them, oldest first; each with what it waits for.
 // What is not proven done stays: a failed query keeps its block and is told, and never frees.
 // Must not know: how a block is freed. Guarded by the owner's lock.
 #pragma once
@@ -13,9 +13,14 @@ namespace tensormem {
 template <typename Item>
 class RetiredList {
  public:
-  void push(Item item, EventRef event) { entries_.push_back({std::move(item), std::move(event)}); }
+  void push(Item item, Uses until) { entries_.push_back({std::move(item), std::move(until)}); }
   bool empty() const { return entries_.empty(); }
   std::size_t size() const { return entries_.size(); }
+
+  // Everything that the items wait for.
+  void append_awaited(Uses* until) const {
+    for (const Entry& entry : entries_) until->insert(until->end(), entry.until.begin(), entry.until.end());
+  }
 
   // Moves every item that is proven done to `done`. Returns the first failed query, after looking at all of them.
   template <typename Container>
@@ -24,7 +29,7 @@ class RetiredList {
     std::deque<Entry> kept;
     for (Entry& entry : entries_) {
       bool passed = false;
-      Status asked = order.is_done(entry.event, &passed);
+      Status asked = order.are_done(entry.until, &passed);
       if (!asked.ok() && first_failure.ok()) first_failure = std::move(asked);
       if (passed) {
         done->push_back(std::move(entry.item));
@@ -40,7 +45,7 @@ class RetiredList {
   template <typename Container>
   void wait_and_take(StreamOrder& order, Container* done) {
     for (Entry& entry : entries_) {
-      if (order.synchronize(entry.event).ok()) done->push_back(std::move(entry.item));
+      if (order.synchronize(entry.until).ok()) done->push_back(std::move(entry.item));
     }
     entries_.clear();
   }
@@ -48,7 +53,7 @@ class RetiredList {
  private:
   struct Entry {
     Item item;
-    EventRef event;
+    Uses until;
   };
   std::deque<Entry> entries_;
 };

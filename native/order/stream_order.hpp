@@ -1,8 +1,8 @@
 // Owns: the rule by which a block may be used, freed and reused on asynchronous streams.
-//   A read waits for the last write of another stream; a write waits for all reads of other streams too; the end of a block
-//   waits for everything. Waiting is queued on the stream, never done by synchronizing a device.
-// Must not know: tables, pools, budgets. Callers hold their own lock around BlockUses and never around `wait_for`, which
-// blocks on a stream that runs inline.
+//   A read waits for the last write of another stream; a write waits for all reads of other streams too; the end of a
+//   block waits for everything. Waiting is queued on the stream, never done by synchronizing a device.
+// Must not know: tables, pools, budgets. Callers hold their own lock around BlockUses and never around `wait_for`,
+// which blocks on a stream that runs inline.
 #pragma once
 
 #include "order/block_uses.hpp"
@@ -22,9 +22,23 @@ class StreamOrder {
   // An event behind everything queued on `stream` so far.
   Status mark(StreamId stream, EventRef* event) { return events_.record(stream, event); }
 
-  // True only when the stream is proven to have passed the event.
-  Status is_done(const EventRef& event, bool* done) { return driver_.event_query(event.handle(), done); }
-  Status synchronize(const EventRef& event) { return driver_.event_synchronize(event.handle()); }
+  // True only when the streams are proven to have passed all of them.
+  Status are_done(const Uses& uses, bool* done) {
+    for (const Use& use : uses) {
+      bool passed = false;
+      TM_TRY(driver_.event_query(use.event.handle(), &passed));
+      if (!passed) {
+        *done = false;
+        return {};
+      }
+    }
+    *done = true;
+    return {};
+  }
+  Status synchronize(const Uses& uses) {
+    for (const Use& use : uses) TM_TRY(driver_.event_synchronize(use.event.handle()));
+    return {};
+  }
 
  private:
   Driver& driver_;

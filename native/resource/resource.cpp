@@ -2,8 +2,6 @@
 
 #include <atomic>
 
-#include "base/align.hpp"
-
 namespace tensormem {
 
 namespace {
@@ -28,17 +26,14 @@ Status Resource::finish_block_use(const Block&, StreamId stream, Access) {
   return Status::fail(Code::stream_misuse, kNoTracking, stream);
 }
 
-Status Resource::check_request(const AllocRequest& request) const {
+Status Resource::refuse_request(const AllocRequest& request) const {
   if (!is_power_of_two(request.alignment) || request.alignment > kMaxAlignment)
     return Status::fail(Code::invalid_alignment, "an alignment is a power of two, at most 1 GiB", request.alignment);
   if (request.nbytes == 0) return Status::fail(Code::invalid_size, "a block has at least one byte", request.nbytes);
-  if (request.nbytes > kNoOverflowLimit - request.alignment)
-    return Status::fail(Code::invalid_size, "too large to add the alignment to", request.nbytes);
-  return check_stream(request.stream);
+  return Status::fail(Code::invalid_size, "too large to add the alignment to", request.nbytes);
 }
 
-Status Resource::check_stream(StreamId stream) const {
-  if (stream == kDefaultStream || driver_.stream_is_valid(stream)) return {};
+Status Resource::refuse_stream(StreamId stream) const {
   return Status::fail(Code::stream_misuse, "the stream was destroyed, or belongs to another process or driver", stream);
 }
 

@@ -1,11 +1,12 @@
-// Owns: what every resource is: it hands out blocks and takes them back, in stream order. Leaves make memory, suballocators
-// cut it up, adaptors wrap one upstream and forward.
-// The contract, for all of them:
+// Owns: what every resource is: it hands out blocks and takes them back, in stream order. Leaves make memory,
+// suballocators cut it up, adaptors wrap one upstream and forward. The contract, for all of them:
 //  - Thread-safe. On failure nothing has changed and the Status carries facts.
 //  - Every block has a fresh, process-wide generation; every path checks (address, generation) before it acts.
-//  - `deallocate` orders the end of the block behind every use it knows of; `bytes_outstanding` counts a block until it is
+//  - `deallocate` orders the end of the block behind every use it knows of; `bytes_outstanding` counts a block until it
+//  is
 //    really free; `reap_pending` frees what is proven done and keeps the rest.
-//  - Callers may hold the GIL. Short sections under a lock of ours are fine; before anything slow, and before calling an
+//  - Callers may hold the GIL. Short sections under a lock of ours are fine; before anything slow, and before calling
+//  an
 //    upstream, a resource holds no lock, and before blocking it opens a BlockingRegion.
 //  - Tracking of uses is off unless a resource says otherwise: false safety is worse than none.
 // Must not know: Python, reports, who sits above it.
@@ -15,6 +16,7 @@
 #include <memory>
 
 #include "alloc/block.hpp"
+#include "base/align.hpp"
 #include "base/interned.hpp"
 #include "base/stats_fields.hpp"
 #include "driver/driver.hpp"
@@ -56,10 +58,23 @@ class Resource {
 
  protected:
   // Size, alignment and stream, before anything happens.
-  Status check_request(const AllocRequest& request) const;
-  Status check_stream(StreamId stream) const;
+  Status check_request(const AllocRequest& request) const {
+    const bool fine = is_power_of_two(request.alignment) && request.alignment <= kMaxAlignment && request.nbytes != 0 &&
+                      request.nbytes <= kNoOverflowLimit - request.alignment;
+    if (!fine) [[unlikely]]
+      return refuse_request(request);
+    return check_stream(request.stream);
+  }
+  Status check_stream(StreamId stream) const {
+    if (stream == kDefaultStream || driver_.stream_is_valid(stream)) [[likely]]
+      return {};
+    return refuse_stream(stream);
+  }
 
  private:
+  Status refuse_request(const AllocRequest& request) const;
+  Status refuse_stream(StreamId stream) const;
+
   Driver& driver_;
   const std::int32_t device_;
   const std::uint32_t id_;

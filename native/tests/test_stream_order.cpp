@@ -102,7 +102,7 @@ TM_TEST("a retired item is taken when its stream has passed, and not before") {
   RetiredList<int> retired;
   EventRef end;
   TM_CHECK(order.mark(stream.id, &end).ok());
-  retired.push(7, std::move(end));
+  retired.push(7, Uses{{stream.id, std::move(end)}});
   std::vector<int> done;
   TM_CHECK(retired.take_done(order, &done).ok());
   TM_CHECK(done.empty() && retired.size() == 1);

@@ -16,6 +16,7 @@ from tensormem.units import MAX_NBYTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, NoReturn
 
 
@@ -97,7 +98,7 @@ _NATIVE, _FOREIGN = ("<", ">") if sys.byteorder == "little" else (">", "<")
 _MAX_LANES = 2**16 - 1
 
 _interned: dict[tuple[int, int, int], DType] = {}
-_by_text: dict[str, DType] = {}
+_recognised: dict[object, DType] = {}
 
 
 class DType:
@@ -199,8 +200,16 @@ def dtype(value: object) -> DType:
     """
     if isinstance(value, DType):
         return value
+    try:
+        known = _recognised.get(value)
+    except TypeError:
+        raise InvalidDType(value, what=f"{type(value).__name__} is no type, name or dtype") from None
+    return known or _recognised.setdefault(value, _recognise(value))
+
+
+def _recognise(value: object) -> DType:
     if isinstance(value, str):
-        return _by_text.get(value) or _by_text.setdefault(str(value), _from_text(value))
+        return _from_text(value)
     if isinstance(value, type):
         return _from_type(value)
     if all(hasattr(value, name) for name in ("kind", "itemsize", "name", "byteorder")):
@@ -214,11 +223,11 @@ def _from_text(text: str) -> DType:
     name, separator, digits = text.removeprefix("torch.").rpartition("_x")
     if not separator:
         name, digits = digits, "1"
-    elif not (digits.isascii() and digits.isdigit() and digits[0] != "0" and len(digits) <= 5 and digits != "1"):
+    elif not (digits.isascii() and digits.isdigit() and len(digits) <= 5 and 1 < int(digits) <= _MAX_LANES):
         raise InvalidDType(text, what=f"lanes are written _x2 to _x{_MAX_LANES}")
-    if name in _BY_NAME:
-        return DType(*_BY_NAME[name], int(digits))
-    return DType(*_BY_NAME[_from_format(text)])
+    elif digits[0] == "0" or name not in _BY_NAME:
+        raise InvalidDType(text)
+    return DType(*_BY_NAME[name if name in _BY_NAME else _from_format(text)], int(digits))
 
 
 def _from_format(text: str) -> str:
@@ -248,17 +257,25 @@ def _from_struct(order: str, letters: str) -> str | None:
 
 def _from_type(kind: type) -> DType:
     if kind in _BY_PYTHON_TYPE:
-        return dtype(_BY_PYTHON_TYPE[kind])
-    numpy: Any = sys.modules.get("numpy")  # a type of NumPy's can only be given where NumPy is loaded already
-    if numpy is not None and issubclass(kind, numpy.generic):
-        try:
-            return _from_numpy(numpy.dtype(kind))
-        except (TypeError, Warning):  # NumPy's abstract types, such as numpy.floating
-            raise InvalidDType(kind, what="it does not name one element type") from None
+        return _from_text(_BY_PYTHON_TYPE[kind])
+    # A type of NumPy's can only be given where NumPy is loaded already.
+    numpy: Any = sys.modules.get("numpy")
+    if issubclass(kind, getattr(numpy, "generic", ())):
+        return _from_numpy(_describe(kind, numpy.dtype))
     described = getattr(kind, "dtype", None)  # JAX's scalar types say it this way
     if hasattr(described, "byteorder"):
         return _from_numpy(described)
     raise InvalidDType(kind)
+
+
+def _describe(kind: type, describe: Callable[[type], Any]) -> Any:
+    try:
+        described = describe(kind)
+    except (TypeError, Warning):
+        described = None
+    if described is None or described.type is not kind:  # an abstract type; older NumPy takes floating for float64
+        raise InvalidDType(kind, what="it does not name one element type")
+    return described
 
 
 def _from_numpy(described: Any) -> DType:
@@ -276,6 +293,3 @@ def _from_numpy(described: Any) -> DType:
 def _explain_width(code: int) -> str:
     widths = [str(bits) for known, bits in _NAMES if known == code]
     return f"{DTypeCode(code).name} has {' or '.join(widths)} bits" if widths else f"DLPack 1.3 has no code {code}"
-
-
-_by_text.update({name: DType(*key) for name, key in _BY_NAME.items()})

@@ -195,7 +195,7 @@ class InvalidSpace(InvalidArgument):
 
     __match_args__ = ("value",)
     _says = "{value!r:.80} is neither a memory space nor a compute device"
-    _hint = "Spaces are main, pinned, managed, gpu:0, gpu:1, ...; devices are cpu:0, cuda:0, rocm:0, ..."
+    _hint = "Spaces are written main, pinned, managed and gpu:0; devices cpu:0, cuda:0 and rocm:0"
 
     def __init__(self, value: object, *, what: str = "") -> None:
         self._keep(what, value)

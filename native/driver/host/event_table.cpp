@@ -135,9 +135,7 @@ Status EventTable::query(EventHandle event, bool* done) noexcept {
   return {};
 }
 
-Status EventTable::synchronize(EventHandle event) noexcept {
-  return make_stream_wait(kDefaultStream, event);
-}
+Status EventTable::synchronize(EventHandle event) noexcept { return make_stream_wait(kDefaultStream, event); }
 
 Status EventTable::make_stream_wait(StreamId stream, EventHandle event) noexcept {
   Point point;
@@ -156,8 +154,7 @@ Status EventTable::read_stamp(EventHandle handle, std::uint64_t* stamp) const no
   *stamp = event->stamp;
   event->lock.unlock();
   if (stamped) return {};
-  return Status::fail(Code::invalid_argument,
-                      recorded ? "the event is not done yet" : "the event was never recorded");
+  return Status::fail(Code::invalid_argument, recorded ? "the event is not done yet" : "the event was never recorded");
 }
 
 Status EventTable::elapsed(EventHandle start, EventHandle end, double* seconds) noexcept {

@@ -1,7 +1,6 @@
-// Owns: events: named points in streams, with the time at which the worker passed them. A handle is a slot and a serial,
-// never a pointer, so that a null, stale or made-up handle is refused and not followed. Slots are pooled and never
-// freed; a query takes one uncontended spinlock.
-// Must not know: how streams run work.
+// Owns: events: named points in streams, with the time at which the worker passed them. A handle is a slot and a
+// serial, never a pointer, so that a null, stale or made-up handle is refused and not followed. Slots are pooled and
+// never freed; a query takes one uncontended spinlock. Must not know: how streams run work.
 #pragma once
 
 #include <array>

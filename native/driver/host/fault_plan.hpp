@@ -7,23 +7,23 @@
 #include <cstdint>
 
 // Every kind of call that os.cpp makes: identifier, and the name that a plan and a failure call it by.
-#define TM_SYSTEM_CALLS(X)         \
-  X(any, "any")                    \
-  X(map, "mmap")                   \
-  X(unmap, "munmap")               \
-  X(protect, "mprotect")           \
-  X(advise, "madvise")             \
-  X(create_memfd, "memfd_create")  \
-  X(resize, "ftruncate")           \
-  X(allocate_range, "fallocate")   \
-  X(file_control, "fcntl")         \
-  X(describe, "fstat")             \
-  X(close, "close")                \
-  X(lock_pages, "mlock")           \
-  X(unlock_pages, "munlock")       \
-  X(bind_node, "mbind")            \
+#define TM_SYSTEM_CALLS(X)           \
+  X(any, "any")                      \
+  X(map, "mmap")                     \
+  X(unmap, "munmap")                 \
+  X(protect, "mprotect")             \
+  X(advise, "madvise")               \
+  X(create_memfd, "memfd_create")    \
+  X(resize, "ftruncate")             \
+  X(allocate_range, "fallocate")     \
+  X(file_control, "fcntl")           \
+  X(describe, "fstat")               \
+  X(close, "close")                  \
+  X(lock_pages, "mlock")             \
+  X(unlock_pages, "munlock")         \
+  X(bind_node, "mbind")              \
   X(create_thread, "pthread_create") \
-  X(heap, "aligned_alloc")         \
+  X(heap, "aligned_alloc")           \
   X(read_file, "open")
 
 namespace tensormem::host {

@@ -59,8 +59,7 @@ void bound_by_group(const GroupFiles& files, const char* folder, MemoryInfo& inf
 // A group and every group above it.
 void bound_by_groups(const GroupFiles& files, const char* group, std::size_t length, MemoryInfo& info) {
   char folder[kPathBytes];
-  const int written =
-      std::snprintf(folder, sizeof folder, "%s%.*s", files.root, static_cast<int>(length), group);
+  const int written = std::snprintf(folder, sizeof folder, "%s%.*s", files.root, static_cast<int>(length), group);
   if (written < 0 || written >= static_cast<int>(sizeof folder)) return;
   const std::size_t root_length = std::strlen(files.root);
   std::size_t end = static_cast<std::size_t>(written);

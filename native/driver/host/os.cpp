@@ -27,10 +27,10 @@
 #define MADV_COLLAPSE 25
 #endif
 
-#define TM_CONSULT(call)                                                                    \
-  do {                                                                                      \
+#define TM_CONSULT(call)                                                                      \
+  do {                                                                                        \
     if (const int planned = fault_plan::consult(SystemCall::call); planned != 0) [[unlikely]] \
-      return planned;                                                                       \
+      return planned;                                                                         \
   } while (false)
 
 namespace tensormem::host::os {

@@ -134,12 +134,12 @@ std::uint64_t PageLocks::pin_count() const noexcept {
 
 bool PageLocks::is_valid() const noexcept {
   const std::lock_guard lock(mutex_);
-  std::uint64_t before = 0;
+  std::uint64_t last = 0;
   for (const auto& [address, count] : steps_) {
-    if (count == before || !is_aligned(address, os::page_size())) return false;
-    before = count;
+    if (!is_aligned(address, os::page_size()) || (pins_.empty() && count != 0)) return false;
+    last = count;
   }
-  return before == 0 && steps_.empty() == pins_.empty();
+  return last == 0;
 }
 
 }  // namespace tensormem::host

@@ -1,5 +1,5 @@
-// Owns: one stream: a queue, the worker thread that empties it first in, first out, and its timeline. Each piece of work
-// gets the next number of `submitted`; `completed` follows. A point in the stream is such a number.
+// Owns: one stream: a queue, the worker thread that empties it first in, first out, and its timeline. Each piece of
+// work gets the next number of `submitted`; `completed` follows. A point in the stream is such a number.
 //
 // A Stream object is never freed. It serves one stream after another (told apart by a serial), and its timeline only
 // ever grows, so a point of a stream that is gone stays answerable: it is done. The thread starts with the first work.

@@ -20,8 +20,17 @@ class _PhysicalInfo(TypedDict):
 class _HostFacts(TypedDict):
     huge_pages: bool
     huge_page_reason: str
-    vma_count: int
-    vma_limit: int
+    streams: int
+    events: int
+    page_blocks: int
+    pins: int
+    reservations: int
+    mappings: int
+    physicals: int
+    committed_bytes: int
+    leftovers: int
+    areas: int
+    area_limit: int
 
 _Size = int | str
 

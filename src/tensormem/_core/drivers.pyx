@@ -23,7 +23,7 @@ from tensormem._core.native cimport (
     StreamId,
 )
 from tensormem._core.native cimport Driver as NativeDriver
-from tensormem._core.native_host cimport HostDriver, host_driver
+from tensormem._core.native_host cimport HostCounters, HostDriver, host_driver
 from tensormem._core.sizes cimport address_of, size_of
 from tensormem._core.streams cimport stream_id
 
@@ -245,13 +245,23 @@ def host():
 
 
 def host_facts():
-    """What the host driver found when it probed this machine, as a dict of plain values."""
+    """What the host driver found on this machine and what it holds at this moment, as plain values."""
     cdef HostDriver* native = &host_driver()
+    cdef HostCounters held = native.counters()
     return {
         "huge_pages": native.huge_pages_work(),
         "huge_page_reason": native.huge_page_reason().decode(),
-        "vma_count": native.vma_count(),
-        "vma_limit": native.vma_limit(),
+        "streams": held.streams,
+        "events": held.events,
+        "page_blocks": held.page_blocks,
+        "pins": held.pins,
+        "reservations": held.reservations,
+        "mappings": held.mappings,
+        "physicals": held.physicals,
+        "committed_bytes": held.committed_bytes,
+        "leftovers": held.leftovers,
+        "areas": held.areas,
+        "area_limit": held.area_limit,
     }
 
 

@@ -1,15 +1,25 @@
 # Owns: the declarations of what only the host driver has.
 from libc.stdint cimport uint64_t
 from libcpp cimport bool as cbool
-from libcpp.string cimport string
 
 from tensormem._core.native cimport Driver
 
 
 cdef extern from "driver/host/host_driver.hpp" namespace "tensormem" nogil:
+    cdef cppclass HostCounters:
+        uint64_t streams
+        uint64_t events
+        uint64_t page_blocks
+        uint64_t pins
+        uint64_t reservations
+        uint64_t mappings
+        uint64_t physicals
+        uint64_t committed_bytes
+        uint64_t leftovers
+        uint64_t areas
+        uint64_t area_limit
     cdef cppclass HostDriver(Driver):
         cbool huge_pages_work()
-        string huge_page_reason()
-        uint64_t vma_count()
-        uint64_t vma_limit()
+        const char* huge_page_reason()
+        HostCounters counters()
     HostDriver& host_driver()

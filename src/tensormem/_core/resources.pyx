@@ -214,7 +214,7 @@ cdef class DeviceMemoryResource:
         return self.native.bytes_outstanding()
 
     @property
-    def statistics(self):
+    def counters(self):
         """Every counter of this resource, by name."""
         cdef Stats stats
         cdef int field

@@ -19,8 +19,8 @@ from tensormem._core.native cimport EventHandle, Status, StreamId
 from tensormem import errors
 
 
-cdef extern from "Python.h":
-    int Py_IsFinalizing() nogil
+cdef extern from "_core/gil.hpp" namespace "tensormem":
+    cbool interpreter_is_ending() nogil
 
 
 cdef class Stream:
@@ -259,7 +259,7 @@ cdef EventHandle _handle(Event event) except NULL:
 
 cdef void _run_work(void* argument) noexcept nogil:
     # Python is going away: its objects go with it, and a thread that asked for the GIL now would never get it.
-    if Py_IsFinalizing():
+    if interpreter_is_ending():
         return
     with gil:
         work = <object>argument

@@ -122,40 +122,40 @@ class ResourceConformance:
 
     @pytest.mark.parametrize("nbytes", [0, -1, -(2**70), _TOO_LARGE, 2**63, 2**64, 2**200, "12 potatoes", "", "-1 MiB"])
     def test_a_bad_size_is_refused_by_name(self, mr: DeviceMemoryResource, nbytes: int | str) -> None:
-        before = mr.statistics
+        before = mr.counters
         with pytest.raises(errors.InvalidSize):
             mr.allocate(nbytes)
-        assert mr.statistics == before
+        assert mr.counters == before
 
     @pytest.mark.parametrize("nbytes", [1.5, None, b"64", [1], True])
     def test_a_size_that_is_no_number_is_refused(self, mr: DeviceMemoryResource, nbytes: object) -> None:
-        before = mr.statistics
+        before = mr.counters
         with pytest.raises((errors.InvalidSize, TypeError)):
             mr.allocate(nbytes)  # type: ignore[arg-type]
-        assert mr.statistics == before
+        assert mr.counters == before
 
     @pytest.mark.parametrize("alignment", [0, 3, -256, 6000, 2**40, 2**64, 2**100])
     def test_a_bad_alignment_is_refused(self, mr: DeviceMemoryResource, alignment: int) -> None:
-        before = mr.statistics
+        before = mr.counters
         with pytest.raises(errors.InvalidAlignment):
             mr.allocate(64, alignment=alignment)
-        assert mr.statistics == before
+        assert mr.counters == before
 
     def test_more_than_there_is_is_out_of_memory(self, mr: DeviceMemoryResource) -> None:
-        before = mr.statistics["current_bytes"]
+        before = mr.counters["current_bytes"]
         with pytest.raises(MemoryError) as caught:
             mr.allocate(2**55)
         assert getattr(caught.value, "requested", None) == 2**55
-        assert mr.statistics["current_bytes"] == before
+        assert mr.counters["current_bytes"] == before
 
     def test_a_double_free_is_caught_and_changes_nothing(self, mr: DeviceMemoryResource) -> None:
         other, block = mr.allocate(64), mr.allocate(64)
         mr.deallocate(block)
-        before = mr.statistics
+        before = mr.counters
         with pytest.raises(errors.UseAfterFree) as caught:
             mr.deallocate(block)
         assert caught.value.generation == block.generation
-        assert mr.statistics == before
+        assert mr.counters == before
         mr.deallocate(other)
 
     def test_a_stale_block_does_not_free_the_heir_of_its_address(self, mr: DeviceMemoryResource) -> None:
@@ -235,7 +235,7 @@ class ResourceConformance:
     def test_counters_add_up(self, mr: DeviceMemoryResource) -> None:
         blocks = [mr.allocate(nbytes) for nbytes in _SIZES]
         free_all(mr, blocks[:4])
-        stats = mr.statistics
+        stats = mr.counters
         assert stats["current_bytes"] == sum(_SIZES[4:]) == mr.bytes_outstanding
         assert stats["current_count"] == len(_SIZES) - 4
         assert (stats["peak_bytes"], stats["peak_count"]) == (sum(_SIZES), len(_SIZES))
@@ -345,7 +345,7 @@ class ResourceConformance:
         for thread in threads:
             thread.join()
         assert failures == []
-        assert (mr.bytes_outstanding, mr.statistics["total_count"]) == (0, 8 * 300)
+        assert (mr.bytes_outstanding, mr.counters["total_count"]) == (0, 8 * 300)
 
 
 def free_all(mr: DeviceMemoryResource, blocks: list[DeviceBlock]) -> None:

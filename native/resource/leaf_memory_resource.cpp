@@ -1,4 +1,4 @@
-#include "resource/plain_memory_resource.hpp"
+#include "resource/leaf_memory_resource.hpp"
 
 #include <bit>
 #include <optional>
@@ -17,10 +17,7 @@ BlockUses* uses_of(const BlockEntry& entry) { return static_cast<BlockUses*>(ent
 
 }  // namespace
 
-PlainMemoryResource::PlainMemoryResource(Driver& driver, std::int32_t device, const AllocationOptions& options)
-    : Resource(driver, device), options_(options), order_(driver, device) {}
-
-PlainMemoryResource::~PlainMemoryResource() {
+void LeafMemoryResource::finish() {
   // Nobody holds a block any more, or it would hold us; what is left is waiting for a stream.
   std::vector<std::uint64_t> done;
   if (!retired_.empty()) {
@@ -29,9 +26,10 @@ PlainMemoryResource::~PlainMemoryResource() {
   }
   (void)free_all(done).ok();
   table_.for_each([](BlockEntry& entry) { delete uses_of(entry); });
+  table_.clear();
 }
 
-Status PlainMemoryResource::allocate(const AllocRequest& request, Block* block) {
+Status LeafMemoryResource::allocate(const AllocRequest& request, Block* block) {
   TM_TRY(check_request(request));
   std::uint64_t address = 0;
   TM_TRY(allocate_or_reap(request, &address));
@@ -47,7 +45,8 @@ Status PlainMemoryResource::allocate(const AllocRequest& request, Block* block) 
   entry.state = BlockState::live;
   if (Status inserted = table_.insert(entry); !inserted.ok()) {
     lock.unlock();
-    TM_TRY(give_to_driver(entry));
+    // An address that is live already belongs to its first owner: giving it back would free their memory.
+    if (inserted.code() != Code::foreign_block) TM_TRY(give_back_politely(entry));
     return inserted;
   }
   stats_.on_allocate(request.nbytes);
@@ -58,12 +57,11 @@ Status PlainMemoryResource::allocate(const AllocRequest& request, Block* block) 
             .tag = request.tag,
             .origin = id(),
             .slot = kNoSlot,
-            .alignment_log2 = entry.alignment_log2,
-            .state = BlockState::live};
+            .alignment_log2 = entry.alignment_log2};
   return {};
 }
 
-Status PlainMemoryResource::deallocate(const Block& block, StreamId stream, BlockState* end_state) {
+Status LeafMemoryResource::deallocate(const Block& block, StreamId stream, BlockState* end) {
   TM_TRY(check_stream(stream));
   bool idle = false;
   TM_TRY(driver().stream_query(stream, &idle));
@@ -76,42 +74,41 @@ Status PlainMemoryResource::deallocate(const Block& block, StreamId stream, Bloc
     entry->state = BlockState::retired;  // from here on a second free is caught
     stats_.on_retire(block.nbytes);
   }
-  *end_state = BlockState::freed;
-  if (idle && others.empty()) return free_now(block.address);
-
-  EventRef end;
-  Status ordered = wait_for(others, stream);
-  if (ordered.ok()) ordered = order_.mark(stream, &end);
-  if (!ordered.ok()) {
-    revive(block.address);
-    return ordered;
+  if (!idle || !others.empty()) {
+    if (Status ordered = order_end(stream, &others); !ordered.ok()) {
+      revive(block.address);
+      return ordered;
+    }
+    bool passed = false;
+    // A query that fails proves nothing: the block waits, and reap_pending will tell.
+    if (!order_.are_done(others, &passed).ok() || !passed) {
+      const std::lock_guard lock(mutex_);
+      retired_.push(block.address, std::move(others));
+      *end = BlockState::retired;
+      return {};
+    }
   }
-  bool passed = false;
-  // A query that fails proves nothing: the block waits, and reap_pending will tell.
-  if (order_.is_done(end, &passed).ok() && passed) return free_now(block.address);
-  const std::lock_guard lock(mutex_);
-  retired_.push(block.address, std::move(end));
-  *end_state = BlockState::retired;
-  return {};
+  *end = BlockState::freed;
+  return free_now(block.address);
 }
 
-std::uint64_t PlainMemoryResource::bytes_outstanding() const {
+std::uint64_t LeafMemoryResource::bytes_outstanding() const {
   const std::lock_guard lock(mutex_);
   return stats_.current_bytes;
 }
 
-Stats PlainMemoryResource::stats() const {
+Stats LeafMemoryResource::stats() const {
   const std::lock_guard lock(mutex_);
   return stats_;
 }
 
-BlockState PlainMemoryResource::state_of(const Block& block) const {
+BlockState LeafMemoryResource::state_of(const Block& block) const {
   const std::lock_guard lock(mutex_);
   const BlockEntry* entry = table_.find(block.address);
   return entry != nullptr && entry->generation == block.generation ? entry->state : BlockState::freed;
 }
 
-Status PlainMemoryResource::reap_pending() {
+Status LeafMemoryResource::reap_pending() {
   std::vector<std::uint64_t> done;
   Status asked;
   {
@@ -122,7 +119,7 @@ Status PlainMemoryResource::reap_pending() {
   return asked;
 }
 
-Status PlainMemoryResource::prepare_block_use(const Block& block, StreamId stream, Access access) {
+Status LeafMemoryResource::prepare_block_use(const Block& block, StreamId stream, Access access) {
   TM_TRY(check_stream(stream));
   Uses others;
   {
@@ -134,7 +131,7 @@ Status PlainMemoryResource::prepare_block_use(const Block& block, StreamId strea
   return wait_for(others, stream);
 }
 
-Status PlainMemoryResource::finish_block_use(const Block& block, StreamId stream, Access access) {
+Status LeafMemoryResource::finish_block_use(const Block& block, StreamId stream, Access access) {
   TM_TRY(check_stream(stream));
   const std::lock_guard lock(mutex_);
   BlockEntry* entry = nullptr;
@@ -146,7 +143,7 @@ Status PlainMemoryResource::finish_block_use(const Block& block, StreamId stream
   return {};
 }
 
-bool PlainMemoryResource::is_valid() const {
+bool LeafMemoryResource::is_valid() const {
   const std::lock_guard lock(mutex_);
   std::uint64_t bytes = 0;
   std::uint64_t blocks = 0;
@@ -160,40 +157,46 @@ bool PlainMemoryResource::is_valid() const {
          retired == stats_.retired_count && retired_.size() <= retired;
 }
 
-AllocationOptions PlainMemoryResource::options_for(std::uint64_t alignment) const {
-  AllocationOptions options = options_;
-  options.alignment = alignment;
-  return options;
-}
-
-Status PlainMemoryResource::take_from_driver(std::uint64_t nbytes, std::uint64_t alignment, std::uint64_t* address) {
+Status LeafMemoryResource::take_politely(const AllocRequest& request, std::uint64_t* address) {
   std::optional<BlockingRegion> region;
-  if (nbytes >= kSlowBytes) region.emplace();
-  return driver().allocate(device(), nbytes, options_for(alignment), address);
+  if (request.nbytes >= kSlowBytes) region.emplace();
+  return take(request, address);
 }
 
-Status PlainMemoryResource::give_to_driver(const BlockEntry& entry) {
+Status LeafMemoryResource::give_back_politely(const BlockEntry& entry) {
   std::optional<BlockingRegion> region;
   if (entry.nbytes >= kSlowBytes) region.emplace();
-  return driver().deallocate(device(), entry.address, entry.nbytes, options_for(1ULL << entry.alignment_log2));
+  return give_back(entry);
 }
 
-Status PlainMemoryResource::allocate_or_reap(const AllocRequest& request, std::uint64_t* address) {
-  Status tried = take_from_driver(request.nbytes, request.alignment, address);
+Status LeafMemoryResource::allocate_or_reap(const AllocRequest& request, std::uint64_t* address) {
+  Status tried = take_politely(request, address);
   if (tried.code() != Code::out_of_memory) return tried;
   // What cannot be reaped is told by reap_pending() itself; here only the memory counts.
   (void)reap_pending().ok();
-  return take_from_driver(request.nbytes, request.alignment, address);
+  return take_politely(request, address);
 }
 
 // On a stream that runs inline this blocks, and the work it waits for may need the caller's lock.
-Status PlainMemoryResource::wait_for(const Uses& others, StreamId stream) {
+Status LeafMemoryResource::wait_for(const Uses& others, StreamId stream) {
   if (others.empty()) return {};
   const BlockingRegion region;
   return order_.wait_for(others, stream);
 }
 
-Status PlainMemoryResource::find_live(const Block& block, BlockEntry** entry) {
+// The end of a block comes after its other uses and after what its stream was given: the stream waits for the others
+// and one event of it stands for all, unless the stream runs inline: then the others themselves are what to wait for.
+Status LeafMemoryResource::order_end(StreamId stream, Uses* until) {
+  if (driver().stream_is_inline(stream)) return {};
+  TM_TRY(order_.wait_for(*until, stream));
+  EventRef end;
+  TM_TRY(order_.mark(stream, &end));
+  until->clear();
+  until->push_back({stream, std::move(end)});
+  return {};
+}
+
+Status LeafMemoryResource::find_live(const Block& block, BlockEntry** entry) {
   TM_TRY(table_.check(block.address, block.generation, block.origin == id()));
   BlockEntry* found = table_.find(block.address);
   if (found->state != BlockState::live)
@@ -202,7 +205,7 @@ Status PlainMemoryResource::find_live(const Block& block, BlockEntry** entry) {
   return {};
 }
 
-void PlainMemoryResource::revive(std::uint64_t address) {
+void LeafMemoryResource::revive(std::uint64_t address) {
   const std::lock_guard lock(mutex_);
   BlockEntry* entry = table_.find(address);
   TM_ASSERT(entry != nullptr && entry->state == BlockState::retired);
@@ -211,8 +214,8 @@ void PlainMemoryResource::revive(std::uint64_t address) {
   stats_.retired_count -= 1;
 }
 
-// The entry goes before the memory: once the driver has the address back, another thread may be handed it.
-Status PlainMemoryResource::free_now(std::uint64_t address) {
+// The entry goes before the memory: once the source has the address back, another thread may be handed it.
+Status LeafMemoryResource::free_now(std::uint64_t address) {
   BlockEntry entry;
   {
     const std::lock_guard lock(mutex_);
@@ -223,12 +226,12 @@ Status PlainMemoryResource::free_now(std::uint64_t address) {
   }
   delete uses_of(entry);
   entry.uses = nullptr;
-  Status freed = give_to_driver(entry);
+  Status freed = give_back_politely(entry);
   if (!freed.ok()) keep_charged(entry);
   return freed;
 }
 
-Status PlainMemoryResource::free_all(const std::vector<std::uint64_t>& addresses) {
+Status LeafMemoryResource::free_all(const std::vector<std::uint64_t>& addresses) {
   Status first_failure;
   for (const std::uint64_t address : addresses) {
     Status freed = free_now(address);
@@ -237,8 +240,8 @@ Status PlainMemoryResource::free_all(const std::vector<std::uint64_t>& addresses
   return first_failure;
 }
 
-// The driver would not take it back: it is not free, so it stays counted, and nobody gets it again.
-void PlainMemoryResource::keep_charged(const BlockEntry& entry) {
+// The source would not take it back: it is not free, so it stays counted, and nobody gets it again.
+void LeafMemoryResource::keep_charged(const BlockEntry& entry) {
   const std::lock_guard lock(mutex_);
   BlockEntry kept = entry;
   kept.state = BlockState::quarantined;

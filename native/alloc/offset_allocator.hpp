@@ -1,0 +1,164 @@
+// Owns: which ranges of an abstract space [0, capacity) are taken. It never touches what the space stands for, so it
+// serves host memory, device memory and bare addresses alike.
+// Two-level segregated fit: constant time, neighbours coalesce at once, ranges are rounded to the granule and to
+// nothing else. Among the closest fits it takes the lowest address, which packs tighter than a best fit.
+// Must not know: threads (the owner locks), streams, generations, what lies at an offset.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+
+#include "alloc/size_class.hpp"
+#include "base/status.hpp"
+
+namespace tensormem {
+
+inline constexpr std::uint32_t kNoNode = ~0U;
+
+struct Allocation {
+  std::uint64_t offset = 0;
+  std::uint64_t size = 0;        // the request, rounded up to the granule
+  std::uint32_t node = kNoNode;  // names the range until it is deallocated; dense, so it may index an array
+};
+
+class OffsetAllocator {
+ public:
+  static constexpr std::uint64_t kDefaultGranule = 16;
+
+  OffsetAllocator() = default;
+  OffsetAllocator(const OffsetAllocator&) = delete;
+  OffsetAllocator& operator=(const OffsetAllocator&) = delete;
+
+  // Begins an empty space; whatever was handed out before is forgotten. The capacity is rounded down to whole granules.
+  // Before this, the space has no capacity. Refuses a granule that is not a power of two (invalid_alignment) and a
+  // capacity above 2^63 - 1 (invalid_size).
+  Status open(std::uint64_t capacity, std::uint64_t granule = kDefaultGranule);
+
+  // Offsets are multiples of `alignment`, any power of two. Fails with out_of_memory only when no free range can hold
+  // the request; that failure alone may look at many ranges.
+  Status allocate(std::uint64_t size, std::uint64_t alignment, Allocation* out) noexcept;
+  // A node that is not live, or never was, is refused with invalid_argument (fact: the node) and nothing changes.
+  Status deallocate(std::uint32_t node) noexcept;
+
+  Status grow(std::uint64_t capacity) noexcept;
+  // Gives up the end of the space. If a live range is in the way: invalid_size (facts: the capacity asked for, and the
+  // smallest that is possible now).
+  Status shrink(std::uint64_t capacity) noexcept;
+  void reset() noexcept;
+
+  std::uint64_t capacity() const noexcept { return capacity_ << granule_bits_; }
+  std::uint64_t granule() const noexcept { return granule_mask_ + 1; }
+  std::uint64_t total_free() const noexcept { return total_free_ << granule_bits_; }
+  std::uint64_t used() const noexcept { return (capacity_ - total_free_) << granule_bits_; }
+  // The highest end of any range since `open` or `reset`.
+  std::uint64_t high_water() const noexcept { return high_water_ << granule_bits_; }
+  // Exact. Looks through the topmost class only.
+  std::uint64_t largest_free() const noexcept;
+  // Free bytes at the very end: what `shrink` could give up.
+  std::uint64_t trailing_free() const noexcept;
+  // 1 - largest / total; 0 when nothing is free.
+  double fragmentation() const noexcept;
+
+  bool is_live(std::uint32_t node) const noexcept { return node < node_count_ && at(ref_of(node)).size >= kUsed; }
+  // The following four ask for a live node.
+  std::uint64_t offset(std::uint32_t node) const noexcept { return live(node).offset << granule_bits_; }
+  std::uint64_t size(std::uint32_t node) const noexcept { return (live(node).size & ~kUsed) << granule_bits_; }
+  // A number of the owner's, kept with the range while it is live; 0 at first. A place for a generation.
+  std::uint64_t user(std::uint32_t node) const noexcept;
+  void set_user(std::uint32_t node, std::uint64_t value) noexcept;
+
+  // Every range in the order of addresses: f(offset, size, is_free, node). `f` must not change the allocator.
+  template <typename F>
+  void for_each(F&& f) const {
+    if (nodes_ == nullptr) return;
+    for (Ref ref = at(kEdge).after; ref != kEdge; ref = at(ref).after) {
+      const Node& each = at(ref);
+      f(each.offset << granule_bits_, (each.size & ~kUsed) << granule_bits_, each.size < kUsed, node_of(ref));
+    }
+  }
+
+  bool is_valid() const;
+
+ private:
+  // Nodes are named by their distance from `nodes_` in words of eight bytes, which addresses them in one instruction.
+  // The slots of links (heads of classes below `nodes_`, `next` fields above) are named in words of four bytes.
+  using Ref = std::uint32_t;
+  using Slot = std::int32_t;
+
+  struct Node {
+    std::uint64_t offset;  // in granules, as all sizes inside
+    std::uint64_t size;    // kUsed is set when live; 0 when the node itself is unused
+    Ref before;            // neighbours in the space
+    Ref after;
+    Ref next;     // in its class, when free; the user's number, when live
+    Slot holder;  // the slot that points here, when free
+  };
+  static_assert(sizeof(Node) == 32);
+
+  static constexpr std::uint64_t kUsed = 1ULL << 63;
+  static constexpr std::uint64_t kBeyond = ~0ULL;  // above every offset
+  static constexpr Ref kStride = sizeof(Node) / 8;
+  static constexpr Ref kNobody = 0;      // ends every list; lies beyond every offset, fits nothing
+  static constexpr Ref kEdge = kStride;  // a live node of size 0 on both ends of the space
+  static constexpr Ref kFirst = 2 * kStride;
+  static constexpr std::uint32_t kMaxNodes = 1U << 27;
+
+  struct Free {
+    void operator()(void* pointer) const noexcept { std::free(pointer); }
+  };
+  static constexpr Ref ref_of(std::uint32_t node) { return kFirst + node * kStride; }
+  static constexpr std::uint32_t node_of(Ref ref) { return (ref - kFirst) / kStride; }
+  static constexpr Slot slot_of_next(Ref ref) { return static_cast<Slot>(ref * 2 + 6); }
+  static constexpr Slot slot_of_head(SizeClass of) { return ~static_cast<Slot>(of); }
+  static constexpr SizeClass class_of_head(Slot slot) { return ~static_cast<SizeClass>(slot); }
+
+  Node& at(Ref ref) noexcept { return *reinterpret_cast<Node*>(nodes_ + ref); }
+  const Node& at(Ref ref) const noexcept { return *reinterpret_cast<const Node*>(nodes_ + ref); }
+  Ref& link(Slot slot) noexcept { return reinterpret_cast<Ref*>(nodes_)[slot]; }
+  Ref link(Slot slot) const noexcept { return reinterpret_cast<const Ref*>(nodes_)[slot]; }
+  const Node& live(std::uint32_t node) const noexcept {
+    TM_ASSERT(is_live(node));
+    return at(ref_of(node));
+  }
+
+  void insert(Ref ref, std::uint64_t size, std::uint64_t offset) noexcept;
+  void unlink(Ref ref) noexcept;
+  void unlink_first(Ref ref) noexcept;
+  Ref lower(Ref a, Ref b) const noexcept;
+  std::uint64_t padding(Ref ref, std::uint64_t alignment) const noexcept;
+  bool fits(Ref ref, std::uint64_t need, std::uint64_t alignment) const noexcept;
+  Ref find(std::uint64_t need) const noexcept;
+  Ref find_aligned(std::uint64_t need, std::uint64_t alignment) const noexcept;
+  Ref find_anywhere(std::uint64_t need, std::uint64_t alignment) const noexcept;
+  Ref skip(Ref ref, std::uint64_t skipped) noexcept;
+  void take(Ref ref, std::uint64_t need, Allocation* out) noexcept;
+  Ref add_node(std::uint64_t offset, std::uint64_t size, Ref before) noexcept;
+  void extend(std::uint64_t units) noexcept;
+  void cut(std::uint64_t units) noexcept;
+
+  Status allocate_carefully(std::uint64_t size, std::uint64_t alignment, Allocation* out) noexcept;
+  Status refuse(std::uint64_t size) const noexcept;
+  // Heads for every class up to `capacity` granules, and `spare` unused nodes. On failure nothing has changed.
+  Status ensure_storage(std::uint64_t capacity, std::uint32_t spare) noexcept;
+  bool replace_storage(std::uint32_t heads, std::uint32_t nodes) noexcept;
+
+  bool space_is_valid(std::uint64_t* free_nodes, std::uint64_t* live_nodes) const;
+  bool classes_are_valid(std::uint64_t free_nodes) const;
+
+  std::uint64_t* nodes_ = nullptr;  // into `storage_`, above the heads
+  std::uint32_t* spare_ = nullptr;  // a stack of unused nodes
+  std::uint32_t spare_count_ = 0;
+  std::uint32_t granule_bits_ = 0;
+  std::uint64_t granule_mask_ = 0;
+  std::uint64_t capacity_ = 0;
+  std::uint64_t total_free_ = 0;
+  std::uint64_t high_water_ = 0;
+  ClassBitmap classes_;
+
+  std::uint32_t node_count_ = 0;
+  std::uint32_t head_count_ = 0;
+  std::unique_ptr<void, Free> storage_;
+};
+
+}  // namespace tensormem

@@ -1,0 +1,62 @@
+// Owns: what every leaf is: it takes memory from a source, usable at once by every stream, keeps the table of its
+// blocks, tracks their uses, and gives a block back to the source only when every stream that used it has passed. Must
+// not know: what the source is (a driver, a callback), suballocation, budgets. Subclasses say how to `take` and
+// `give_back`, and call `finish` in their destructor.
+#pragma once
+
+#include <mutex>
+#include <vector>
+
+#include "alloc/block_table.hpp"
+#include "alloc/generation.hpp"
+#include "order/retired_list.hpp"
+#include "resource/resource.hpp"
+
+namespace tensormem {
+
+class LeafMemoryResource : public Resource {
+ public:
+  LeafMemoryResource(Driver& driver, std::int32_t device) : Resource(driver, device), order_(driver, device) {}
+
+  Status allocate(const AllocRequest& request, Block* block) override;
+  Status deallocate(const Block& block, StreamId stream, BlockState* end) override;
+  std::uint64_t bytes_outstanding() const override;
+  Stats stats() const override;
+  BlockState state_of(const Block& block) const override;
+  Status reap_pending() override;
+
+  bool supports_block_use_tracking() const override { return true; }
+  Status prepare_block_use(const Block& block, StreamId stream, Access access) override;
+  Status finish_block_use(const Block& block, StreamId stream, Access access) override;
+
+  bool is_valid() const;
+
+ protected:
+  // Called without our lock, and with a BlockingRegion open where it may be slow.
+  virtual Status take(const AllocRequest& request, std::uint64_t* address) = 0;
+  virtual Status give_back(const BlockEntry& entry) = 0;
+  // Waits for what is retired and gives it back.
+  void finish();
+
+ private:
+  Status take_politely(const AllocRequest& request, std::uint64_t* address);
+  Status give_back_politely(const BlockEntry& entry);
+  Status allocate_or_reap(const AllocRequest& request, std::uint64_t* address);
+  Status wait_for(const Uses& others, StreamId stream);
+  Status order_end(StreamId stream, Uses* until);
+  // With the lock: the entry of a live block, or why there is none.
+  Status find_live(const Block& block, BlockEntry** entry);
+  void revive(std::uint64_t address);
+  Status free_now(std::uint64_t address);
+  Status free_all(const std::vector<std::uint64_t>& addresses);
+  void keep_charged(const BlockEntry& entry);
+
+  StreamOrder order_;
+  mutable std::mutex mutex_;  // guards everything below; never held over the source or a wait
+  BlockTable table_;
+  GenerationSource generations_;
+  RetiredList<std::uint64_t> retired_;
+  Stats stats_;
+};
+
+}  // namespace tensormem

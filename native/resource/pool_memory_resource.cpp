@@ -1,0 +1,214 @@
+// The paths that every allocation takes, and the bookkeeping of ranges. Growing, waiting and giving back:
+// pool_growth.cpp.
+#include "resource/pool_memory_resource.hpp"
+
+#include <bit>
+#include <mutex>
+
+#include "base/align.hpp"
+#include "base/blocking.hpp"
+#include "base/invariant.hpp"
+
+namespace tensormem {
+
+PoolMemoryResource::PoolMemoryResource(ResourcePtr upstream, const PoolOptions& options)
+    : Resource(upstream->driver(), upstream->device()),
+      upstream_(std::move(upstream)),
+      options_(options),
+      default_is_inline_(driver().stream_is_inline(kDefaultStream)),
+      order_(driver(), device()) {}
+
+Status PoolMemoryResource::allocate(const AllocRequest& request, Block* block) {
+  TM_TRY(check_request(request));
+  {
+    const std::lock_guard lock(lock_);
+    if (runs_inline(request.stream)) [[likely]] {
+      if (take_free(request, block)) [[likely]]
+        return {};
+    } else if (const auto own = pending_.find(request.stream);
+               (own != pending_.end() && take_pending(own->second, request, block)) || take_free(request, block)) {
+      return {};
+    }
+  }
+  return allocate_slowly(request, block);
+}
+
+Status PoolMemoryResource::deallocate(const Block& block, StreamId stream, BlockState* end) {
+  TM_TRY(check_stream(stream));
+  bool tracked = false;
+  {
+    const std::lock_guard lock(lock_);
+    TM_TRY(check_live(block));
+    tracked = !uses_.empty() && uses_.contains(block.generation);
+    if (!tracked) [[likely]] {
+      stats_.on_free(block.nbytes);
+      end_range({block.chunk, block.slot}, stream);
+      *end = BlockState::freed;
+      if (!has_surplus(block.chunk)) [[likely]]
+        return {};
+    }
+  }
+  if (tracked) return deallocate_tracked(block, stream, end);
+  std::uint64_t released = 0;
+  return trim(options_.release_threshold, &released);
+}
+
+std::uint64_t PoolMemoryResource::bytes_outstanding() const {
+  const std::lock_guard lock(lock_);
+  return stats_.current_bytes;
+}
+
+Stats PoolMemoryResource::stats() const {
+  const std::lock_guard lock(lock_);
+  return stats_;
+}
+
+BlockState PoolMemoryResource::state_of(const Block& block) const {
+  const std::lock_guard lock(lock_);
+  if (!is_ours(block)) return BlockState::freed;
+  const std::uint64_t user = chunks_[block.chunk]->space.user(block.slot);
+  if (user == block.generation) return BlockState::live;
+  return user == (block.generation | kRetiredBit) ? BlockState::retired : BlockState::freed;
+}
+
+Status PoolMemoryResource::prepare_block_use(const Block& block, StreamId stream, Access access) {
+  TM_TRY(check_stream(stream));
+  Uses others;
+  {
+    const std::lock_guard lock(lock_);
+    TM_TRY(check_live(block));
+    if (const auto found = uses_.find(block.generation); found != uses_.end())
+      others = found->second.conflicts(stream, access);
+  }
+  if (others.empty()) return {};
+  const BlockingRegion region;  // on a stream that runs inline this waits
+  return order_.wait_for(others, stream);
+}
+
+Status PoolMemoryResource::finish_block_use(const Block& block, StreamId stream, Access access) {
+  TM_TRY(check_stream(stream));
+  const std::lock_guard lock(lock_);
+  TM_TRY(check_live(block));
+  EventRef event;
+  TM_TRY(order_.mark(stream, &event));
+  uses_[block.generation].finished(stream, access, std::move(event));
+  return {};
+}
+
+// ---- ranges -------------------------------------------------------------------------------------------------------
+
+bool PoolMemoryResource::take_free(const AllocRequest& request, Block* block) {
+  for (std::uint32_t index = 0; index < chunks_.size(); ++index) {
+    PoolChunk* chunk = chunks_[index].get();
+    if (chunk == nullptr || chunk->space.total_free() < request.nbytes) continue;
+    if (!is_aligned(chunk->memory.address, request.alignment)) continue;
+    Allocation range;
+    if (!chunk->space.allocate(request.nbytes, request.alignment, &range).ok()) continue;
+    hand_out(request, {index, range.node}, block);
+    return true;
+  }
+  return false;
+}
+
+bool PoolMemoryResource::take_pending(PendingRanges& ranges, const AllocRequest& request, Block* block) {
+  const std::uint64_t need = align_up(request.nbytes, kPoolGranule);
+  const auto fits = [&](const PendingRange& range) {
+    return is_aligned(chunks_[range.name.chunk]->address_of(range.name.node), request.alignment);
+  };
+  PendingRange found;
+  if (!ranges.take(need, fits, &found)) return false;
+  if (found.size > need) {
+    PendingRange rest = found;
+    if (!chunks_[found.name.chunk]->space.split(found.name.node, need, &rest.name.node).ok()) {
+      ranges.add(found);
+      return false;
+    }
+    rest.size = found.size - need;
+    ranges.add(rest);
+  }
+  hand_out(request, found.name, block);
+  return true;
+}
+
+void PoolMemoryResource::hand_out(const AllocRequest& request, RangeName name, Block* block) {
+  PoolChunk& chunk = *chunks_[name.chunk];
+  const std::uint64_t generation = generations_.next();
+  chunk.space.set_user(name.node, generation);
+  stats_.on_allocate(request.nbytes);
+  block->address = chunk.address_of(name.node);
+  block->nbytes = request.nbytes;
+  block->generation = generation;
+  block->stream = request.stream;
+  block->tag = request.tag;
+  block->origin = id();
+  block->slot = name.node;
+  block->chunk = static_cast<std::uint16_t>(name.chunk);
+  block->alignment_log2 = static_cast<std::uint8_t>(std::countr_zero(request.alignment));
+}
+
+bool PoolMemoryResource::is_ours(const Block& block) const {
+  return block.origin == id() && block.chunk < chunks_.size() && chunks_[block.chunk] != nullptr &&
+         chunks_[block.chunk]->space.is_live(block.slot);
+}
+
+Status PoolMemoryResource::check_live(const Block& block) const {
+  if (is_ours(block) && chunks_[block.chunk]->space.user(block.slot) == block.generation) [[likely]]
+    return {};
+  if (block.origin != id())
+    return Status::fail(Code::foreign_block, "another resource made this block", block.generation, block.address);
+  return Status::fail(Code::use_after_free, "the block was given back before", block.generation, block.address);
+}
+
+// The block is no more: its range is free for everyone, or for its stream.
+void PoolMemoryResource::end_range(RangeName name, StreamId stream) {
+  if (runs_inline(stream)) {
+    free_range(name);
+  } else {
+    add_pending(name, stream);
+  }
+}
+
+void PoolMemoryResource::free_range(RangeName name) {
+  const Status freed = chunks_[name.chunk]->space.deallocate(name.node);
+  TM_ASSERT(freed.ok());
+  (void)freed.ok();
+}
+
+void PoolMemoryResource::add_pending(RangeName name, StreamId stream) {
+  PendingRanges& ranges = pending_.try_emplace(stream, stream).first->second;
+  OffsetAllocator& space = chunks_[name.chunk]->space;
+  space.set_user(name.node, 0);
+  PendingRange range{name, space.size(name.node), ++deallocations_};
+  PendingRange neighbour;
+  if (ranges.remove({name.chunk, space.live_after(name.node)}, &neighbour)) {
+    space.merge(name.node);
+    range.size += neighbour.size;
+  }
+  if (ranges.remove({name.chunk, space.live_before(name.node)}, &neighbour)) {
+    range.name = neighbour.name;
+    space.merge(neighbour.name.node);
+    range.size += neighbour.size;
+  }
+  ranges.add(range);
+}
+
+bool PoolMemoryResource::has_surplus(std::uint32_t chunk) const {
+  return reserved_ > options_.release_threshold && chunks_[chunk]->is_empty();
+}
+
+bool PoolMemoryResource::is_valid() const {
+  const std::lock_guard lock(lock_);
+  std::uint64_t reserved = 0;
+  std::uint64_t live = 0;
+  for (const auto& chunk : chunks_) {
+    if (chunk == nullptr) continue;
+    reserved += chunk->memory.nbytes;
+    if (!chunk->space.is_valid()) return false;
+    chunk->space.for_each([&](std::uint64_t, std::uint64_t, bool is_free, std::uint32_t node) {
+      if (!is_free && chunk->space.user(node) != 0) ++live;
+    });
+  }
+  return reserved == reserved_ && live == stats_.current_count && retired_.size() == stats_.retired_count;
+}
+
+}  // namespace tensormem

@@ -1,0 +1,119 @@
+// Owns: memory taken from an upstream in chunks and cut into blocks of any size, in constant time.
+//   A block given back on a stream that runs inline is free for everyone at once. One given back on another stream is
+//   pending: that stream may have it again at once, everyone else when the stream is proven to have passed, or behind
+//   an event. Neighbours coalesce at once among the free and among the pending of one stream. Looking for room: the
+//   stream's own pending ranges, free ranges, ranges whose streams have passed, a new chunk, and last other streams'
+//   pending ranges, behind their events.
+// Empty chunks go back to the upstream by `trim`, and by themselves above the release threshold.
+// Must not know: where the upstream's memory comes from.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "alloc/generation.hpp"
+#include "base/spinlock.hpp"
+#include "order/pending_ranges.hpp"
+#include "order/retired_list.hpp"
+#include "resource/pool_chunk.hpp"
+#include "resource/resource.hpp"
+
+namespace tensormem {
+
+struct PoolOptions {
+  std::uint64_t initial_bytes = 0;
+  std::uint64_t maximum_bytes = kNoOverflowLimit;
+  std::uint64_t release_threshold = kNoOverflowLimit;  // reserved bytes above which empty chunks go back at once
+};
+
+struct PoolUsage {
+  std::uint64_t reserved_bytes = 0;  // taken from the upstream
+  std::uint64_t total_free = 0;      // free for everyone
+  std::uint64_t largest_free = 0;
+  std::uint64_t pending_bytes = 0;  // free for one stream, or waiting for streams
+  std::uint64_t chunk_count = 0;
+
+  double fragmentation() const {
+    return total_free == 0 ? 0.0 : 1.0 - static_cast<double>(largest_free) / static_cast<double>(total_free);
+  }
+};
+
+class PoolMemoryResource final : public Resource {
+ public:
+  // Fails when the upstream does not have the initial bytes.
+  static Status create(ResourcePtr upstream, const PoolOptions& options, std::shared_ptr<PoolMemoryResource>* out);
+  ~PoolMemoryResource() override;
+
+  Status allocate(const AllocRequest& request, Block* block) override;
+  Status deallocate(const Block& block, StreamId stream, BlockState* end) override;
+  std::uint64_t bytes_outstanding() const override;
+  Stats stats() const override;
+  BlockState state_of(const Block& block) const override;
+  Status reap_pending() override;
+
+  bool supports_block_use_tracking() const override { return true; }
+  Status prepare_block_use(const Block& block, StreamId stream, Access access) override;
+  Status finish_block_use(const Block& block, StreamId stream, Access access) override;
+
+  PoolUsage usage() const;
+  // Gives empty chunks back until at most `keep_bytes` are reserved; says how many bytes went.
+  Status trim(std::uint64_t keep_bytes, std::uint64_t* released);
+  bool is_valid() const;
+
+ private:
+  struct Waiting {  // a block that is neither live nor pending: other streams still use it
+    RangeName name;
+    std::uint64_t nbytes = 0;
+  };
+  using Pendings = std::unordered_map<StreamId, PendingRanges>;
+
+  PoolMemoryResource(ResourcePtr upstream, const PoolOptions& options);
+
+  // Kept with a range next to its generation: given back, and waiting for streams.
+  static constexpr std::uint64_t kRetiredBit = 1ULL << 63;
+
+  // With the lock.
+  bool runs_inline(StreamId stream) const { return stream == kDefaultStream && default_is_inline_; }
+  bool take_free(const AllocRequest& request, Block* block);
+  bool take_pending(PendingRanges& ranges, const AllocRequest& request, Block* block);
+  void hand_out(const AllocRequest& request, RangeName name, Block* block);
+  bool is_ours(const Block& block) const;
+  Status check_live(const Block& block) const;
+  void end_range(RangeName name, StreamId stream);
+  void free_range(RangeName name);
+  void add_pending(RangeName name, StreamId stream);
+  bool has_surplus(std::uint32_t chunk) const;
+  void promote_passed();
+  Status reap_locked();
+  bool steal(const AllocRequest& request, Block* block, Status* failure);
+  std::vector<Block> take_empty_chunks(std::uint64_t keep_bytes);
+  std::uint64_t step() const;
+  Status out_of_memory(std::uint64_t requested) const;
+  PoolUsage usage_locked() const;
+
+  // Without it.
+  Status allocate_slowly(const AllocRequest& request, Block* block);
+  Status deallocate_tracked(const Block& block, StreamId stream, BlockState* end);
+  Status grow(const AllocRequest& request);
+  Status add_chunk(std::uint64_t nbytes, std::uint64_t alignment);
+  Status wait_for_pending();
+  Status give_back(const std::vector<Block>& chunks);
+
+  const ResourcePtr upstream_;
+  const PoolOptions options_;
+  const bool default_is_inline_;
+  StreamOrder order_;
+
+  mutable Spinlock lock_;                           // guards everything below; never held over the upstream or a wait
+  std::vector<std::unique_ptr<PoolChunk>> chunks_;  // null where one was given back
+  GenerationSource generations_;
+  Stats stats_;
+  std::uint64_t reserved_ = 0;
+  std::uint64_t deallocations_ = 0;
+  Pendings pending_;
+  RetiredList<Waiting> retired_;
+  std::unordered_map<std::uint64_t, BlockUses> uses_;  // by generation; only blocks whose uses are tracked
+};
+
+}  // namespace tensormem

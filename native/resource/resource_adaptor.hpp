@@ -1,0 +1,40 @@
+// Owns: what every adaptor is: a resource that wraps one upstream, owns a share of it, and forwards what it does not
+// change. Blocks pass through unchanged: the generation is the one their maker gave them.
+// Must not know: what is above or below.
+#pragma once
+
+#include <utility>
+
+#include "resource/resource.hpp"
+
+namespace tensormem {
+
+class ResourceAdaptor : public Resource {
+ public:
+  explicit ResourceAdaptor(ResourcePtr upstream)
+      : Resource(upstream->driver(), upstream->device()), upstream_(std::move(upstream)) {}
+
+  Status allocate(const AllocRequest& request, Block* block) override { return upstream_->allocate(request, block); }
+  Status deallocate(const Block& block, StreamId stream, BlockState* end) override {
+    return upstream_->deallocate(block, stream, end);
+  }
+  std::uint64_t bytes_outstanding() const override { return upstream_->bytes_outstanding(); }
+  Stats stats() const override { return upstream_->stats(); }
+  BlockState state_of(const Block& block) const override { return upstream_->state_of(block); }
+  Status reap_pending() override { return upstream_->reap_pending(); }
+
+  bool supports_block_use_tracking() const override { return upstream_->supports_block_use_tracking(); }
+  Status prepare_block_use(const Block& block, StreamId stream, Access access) override {
+    return upstream_->prepare_block_use(block, stream, access);
+  }
+  Status finish_block_use(const Block& block, StreamId stream, Access access) override {
+    return upstream_->finish_block_use(block, stream, access);
+  }
+
+  Resource& upstream() const { return *upstream_; }
+
+ private:
+  const ResourcePtr upstream_;
+};
+
+}  // namespace tensormem

@@ -1,0 +1,107 @@
+"""Owns: the probes of drivers: the host's, and those of GPU vendors as far as this machine has them.
+
+What tensormem's own registry says about a driver goes first. A vendor's library that this version has no driver for is
+reported as exactly that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tensormem.reports.machine.finding import Area, Outcome, missing, works
+from tensormem.reports.machine.probe import Probe, explain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tensormem.drivers import ProbeResult
+    from tensormem.reports.machine.system import System
+
+_GPU_CLASSES = ("0x03", "0x12")  # PCI: display controllers, processing accelerators
+
+
+@dataclass(frozen=True, slots=True)
+class _Vendor:
+    driver: str
+    company: str
+    pci_vendor: str
+    libraries: tuple[str, ...]
+    package: str
+
+
+_VENDORS = (
+    _Vendor("cuda", "NVIDIA", "0x10de", ("libcuda.so.1",), "NVIDIA's driver"),
+    _Vendor("rocm", "AMD", "0x1002", ("libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6"), "AMD's ROCm runtime"),
+)
+
+
+def probes() -> tuple[Probe, ...]:
+    """One probe per driver."""
+    return (Probe("host", Area.DRIVER, _host), *(_vendor_probe(vendor) for vendor in _VENDORS))
+
+
+def _host(system: System) -> Outcome:
+    if not system.platform.startswith("linux"):
+        return missing(system.platform, "tensormem runs on Linux only", "Use a Linux machine")
+    try:
+        found = _registered(system, "host")
+    except ImportError as error:
+        why = f"the compiled core does not load: {explain(error)}"
+        return missing("", why, "Install tensormem again", "pip install --force-reinstall tensormem")
+    if found is None:
+        return missing("", "tensormem does not know it", "Install tensormem again")
+    return _from_registry(found)
+
+
+def _vendor_probe(vendor: _Vendor) -> Probe:
+    def ask(system: System) -> Outcome:
+        found = _registered(system, vendor.driver)
+        return _from_registry(found) if found else _without_driver(system, vendor)
+
+    return Probe(vendor.driver, Area.DRIVER, ask)
+
+
+def _registered(system: System, name: str) -> ProbeResult | None:
+    return next((result for result in system.drivers() if result.name == name), None)
+
+
+def _from_registry(found: ProbeResult) -> Outcome:
+    return works("", found.reason) if found.works else missing("", found.reason, found.advice)
+
+
+def _without_driver(system: System, vendor: _Vendor) -> Outcome:
+    gpus = _gpu_count(system, vendor.pci_vendor)
+    library, trouble = _load_first(system, vendor.libraries)
+    if library:
+        why = f"{library} is here, but this version of tensormem has no {vendor.driver} driver"
+        return missing(library, why, "Use the host driver, or a later version of tensormem")
+    if gpus == 0:
+        return missing("", f"{trouble}; no {vendor.company} GPU is seen either", "Nothing to do here")
+    return missing("", f"{trouble}; {vendor.company} GPUs seen: {gpus}", f"Install {vendor.package}")
+
+
+def _load_first(system: System, libraries: tuple[str, ...]) -> tuple[str, str]:
+    """(the first library that loads, "") or ("", why none does)."""
+    troubles = []
+    for library in libraries:
+        try:
+            system.load(library)
+        except OSError as error:
+            troubles.append((library, explain(error)))
+        else:
+            return library, ""
+    # Found but broken tells more than not found.
+    broken = [text for library, text in troubles if not _says_not_found(library, text)]
+    return "", broken[0] if broken else f"{libraries[0]} was not found"
+
+
+def _says_not_found(library: str, text: str) -> bool:
+    return text.startswith(f"{library}: cannot open shared object file")
+
+
+def _gpu_count(system: System, pci_vendor: str) -> int:
+    devices = "/sys/bus/pci/devices"
+    return sum(
+        system.text(f"{devices}/{name}/vendor") == pci_vendor
+        and system.text(f"{devices}/{name}/class").startswith(_GPU_CLASSES)
+        for name in system.names(devices)
+    )
