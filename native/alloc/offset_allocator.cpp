@@ -21,6 +21,13 @@ inline std::uint32_t mask_of(std::uint32_t one_or_zero) {
   return mask;
 }
 
+// A value the compiler must have by itself. Reading a node's two numbers with one wide load would stall on the two
+// narrow stores that have just written them.
+inline std::uint64_t by_itself(std::uint64_t value) {
+  asm("" : "+r"(value));
+  return value;
+}
+
 inline std::uint32_t select(std::uint32_t mask, std::uint32_t when_ones, std::uint32_t when_zero) {
   return (when_ones & mask) | (when_zero & ~mask);
 }
@@ -74,24 +81,22 @@ inline void OffsetAllocator::unlink_first(Ref ref) noexcept {
 inline OffsetAllocator::Ref OffsetAllocator::find(std::uint64_t need) const noexcept {
   const SizeClass own = class_of(need);
   const Ref exact = link(slot_of_head(own));
-  const std::uint32_t exact_fits = static_cast<std::uint32_t>(at(exact).size >= need);
   SizeClass base = (own + 1) & ~63U;
   std::uint64_t members = classes_.word_from(own + 1);
   if (members == 0) [[unlikely]] {
     const std::uint32_t word = classes_.next_word(base / 64);
-    if (word == ClassBitmap::kEnd) return exact_fits != 0 ? exact : kNobody;
+    if (word == ClassBitmap::kEnd) return at(exact).size >= need ? exact : kNobody;
     base = word * 64;
     members = classes_.word(word);
   }
-  const auto nearest = static_cast<SizeClass>(__builtin_ctzll(members));
-  const auto second = static_cast<SizeClass>(std::countr_zero(members & (members - 1)));
-  Ref lowest = link(slot_of_head(base + nearest));
-  lowest = lower(lowest, link(slot_of_head(base + second)));
-  return lower(lowest, select(mask_of(exact_fits), exact, kNobody));
-}
-
-inline OffsetAllocator::Ref OffsetAllocator::lower(Ref a, Ref b) const noexcept {
-  return select(mask_of(static_cast<std::uint32_t>(at(b).offset < at(a).offset)), b, a);
+  Ref lowest = link(slot_of_head(base + static_cast<SizeClass>(__builtin_ctzll(members))));
+  std::uint64_t lowest_offset = at(lowest).offset;
+  const Ref second = link(slot_of_head(base + static_cast<SizeClass>(std::countr_zero(members & (members - 1)))));
+  const std::uint64_t second_offset = at(second).offset;
+  lowest = second_offset < lowest_offset ? second : lowest;
+  lowest_offset = second_offset < lowest_offset ? second_offset : lowest_offset;
+  const bool exact_is_lower = (at(exact).size >= need) & (at(exact).offset < lowest_offset);
+  return exact_is_lower ? exact : lowest;
 }
 
 // What must be skipped at the start of a range to be aligned.
@@ -154,10 +159,11 @@ inline OffsetAllocator::Ref OffsetAllocator::add_node(std::uint64_t offset, std:
 // `ref` is in no list any more. What it has too much of at its end becomes free again.
 inline void OffsetAllocator::take(Ref ref, std::uint64_t need, Allocation* out) noexcept {
   Node& node = at(ref);
-  const std::uint64_t remainder = node.size - need;
-  const std::uint64_t end = node.offset + need;
+  const std::uint64_t offset = by_itself(node.offset);
+  const std::uint64_t remainder = by_itself(node.size - need);
+  const std::uint64_t end = offset + need;
   node.size = need | kUsed;
-  *out = {node.offset << granule_bits_, need << granule_bits_, node_of(ref)};
+  *out = {offset << granule_bits_, need << granule_bits_, node_of(ref)};
   if (remainder != 0) [[likely]]
     insert(add_node(end, remainder, ref), remainder, end);
   node.next = 0;
@@ -219,7 +225,6 @@ Status OffsetAllocator::deallocate(std::uint32_t node) noexcept {
   total_free_ += size;
   const Ref before = at(ref).before;
   Ref after = at(ref).after;
-  const bool before_is_free = at(before).size < kUsed;
 
   // After: by masks. kNobody has size 0 and may be unlinked from itself.
   const std::uint32_t merge = mask_of(static_cast<std::uint32_t>(at(after).size >> 63) ^ 1U);
@@ -231,7 +236,7 @@ Status OffsetAllocator::deallocate(std::uint32_t node) noexcept {
   spare_count_ -= merge;
   after = select(merge, at(after).after, after);
 
-  if (before_is_free) {
+  if (at(before).size < kUsed) {
     unlink(before);
     size += at(before).size;
     at(ref).size = 0;

@@ -125,7 +125,6 @@ class OffsetAllocator {
   void insert(Ref ref, std::uint64_t size, std::uint64_t offset) noexcept;
   void unlink(Ref ref) noexcept;
   void unlink_first(Ref ref) noexcept;
-  Ref lower(Ref a, Ref b) const noexcept;
   std::uint64_t padding(Ref ref, std::uint64_t alignment) const noexcept;
   bool fits(Ref ref, std::uint64_t need, std::uint64_t alignment) const noexcept;
   Ref find(std::uint64_t need) const noexcept;

@@ -25,22 +25,25 @@ constexpr GroupFiles kVersion1{"/sys/fs/cgroup/memory", "memory.limit_in_bytes",
                                "total_inactive_file "};
 constexpr GroupFiles kVersion2{"/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file "};
 
-bool read_number(const char* folder, const char* file, std::uint64_t* number) {
+// A text file at a path of two parts.
+int read_text(const char* folder, const char* file, char* text, std::size_t capacity) {
   char path[kPathBytes];
+  if (std::snprintf(path, sizeof path, "%s/%s", folder, file) >= static_cast<int>(sizeof path)) return ENAMETOOLONG;
+  return os::read_text(path, text, capacity);
+}
+
+bool read_number(const char* folder, const char* file, std::uint64_t* number) {
   char text[64];
-  if (std::snprintf(path, sizeof path, "%s/%s", folder, file) >= static_cast<int>(sizeof path)) return false;
-  if (os::read_text(path, text, sizeof text) != 0) return false;
+  if (read_text(folder, file, text, sizeof text) != 0) return false;
   if (text[0] < '0' || text[0] > '9') return false;  // "max": no limit
   *number = std::strtoull(text, nullptr, 10);
   return true;
 }
 
 std::uint64_t read_reclaimable(const char* folder, const char* key) {
-  char path[kPathBytes];
   char text[8192];
   std::uint64_t bytes = 0;
-  if (std::snprintf(path, sizeof path, "%s/memory.stat", folder) >= static_cast<int>(sizeof path)) return 0;
-  if (os::read_text(path, text, sizeof text) == 0) find_number(text, key, &bytes);
+  if (read_text(folder, "memory.stat", text, sizeof text) == 0) find_number(text, key, &bytes);
   return bytes;
 }
 
@@ -57,11 +60,13 @@ void bound_by_group(const GroupFiles& files, const char* folder, MemoryInfo& inf
 }
 
 // A group and every group above it.
-void bound_by_groups(const GroupFiles& files, const char* group, std::size_t length, MemoryInfo& info) {
+void bound_by_groups(const char* root, const GroupFiles& files, const char* group, std::size_t length,
+                     MemoryInfo& info) {
   char folder[kPathBytes];
-  const int written = std::snprintf(folder, sizeof folder, "%s%.*s", files.root, static_cast<int>(length), group);
+  const int written =
+      std::snprintf(folder, sizeof folder, "%s%s%.*s", root, files.root, static_cast<int>(length), group);
   if (written < 0 || written >= static_cast<int>(sizeof folder)) return;
-  const std::size_t root_length = std::strlen(files.root);
+  const std::size_t root_length = std::strlen(root) + std::strlen(files.root);
   std::size_t end = static_cast<std::size_t>(written);
   while (end > root_length) {
     while (end > root_length && folder[end - 1] == '/') --end;
@@ -75,9 +80,9 @@ void bound_by_groups(const GroupFiles& files, const char* group, std::size_t len
 }
 
 // Lines "number:controllers:path"; version 2 has number 0 and no controllers.
-void bound_by_all_groups(MemoryInfo& info) {
+void bound_by_all_groups(const char* root, MemoryInfo& info) {
   char text[4096];
-  if (os::read_text("/proc/self/cgroup", text, sizeof text) != 0) return;
+  if (read_text(root, "proc/self/cgroup", text, sizeof text) != 0) return;
   for (const char* line = text; *line != '\0';) {
     const std::size_t length = std::strcspn(line, "\n");
     const char* const first = std::strchr(line, ':');
@@ -85,9 +90,9 @@ void bound_by_all_groups(MemoryInfo& info) {
     if (second != nullptr && second < line + length) {
       const auto path_length = static_cast<std::size_t>(line + length - second - 1);
       const auto names = static_cast<std::size_t>(second - first - 1);
-      if (names == 0) bound_by_groups(kVersion2, second + 1, path_length, info);
+      if (names == 0) bound_by_groups(root, kVersion2, second + 1, path_length, info);
       if (names == 6 && std::strncmp(first + 1, "memory", 6) == 0) {
-        bound_by_groups(kVersion1, second + 1, path_length, info);
+        bound_by_groups(root, kVersion1, second + 1, path_length, info);
       }
     }
     line += length + (line[length] == '\n' ? 1 : 0);
@@ -111,7 +116,7 @@ bool find_number(const char* text, const char* key, std::uint64_t* number) noexc
 
 Status MemoryGauge::read(MemoryInfo* info) const noexcept {
   char text[4096];
-  if (const int error = os::read_text("/proc/meminfo", text, sizeof text); error != 0) {
+  if (const int error = read_text(root_, "proc/meminfo", text, sizeof text); error != 0) {
     return Status::driver_error(error, "open /proc/meminfo");
   }
   std::uint64_t total = 0;
@@ -120,7 +125,7 @@ Status MemoryGauge::read(MemoryInfo* info) const noexcept {
     return Status::driver_error(ENODATA, "/proc/meminfo has no MemTotal or MemAvailable");
   }
   MemoryInfo found{available * 1024, total * 1024};
-  bound_by_all_groups(found);
+  bound_by_all_groups(root_, found);
   *info = found;
   return {};
 }

@@ -13,6 +13,9 @@ namespace tensormem::host {
 
 class MemoryGauge {
  public:
+  // `root` comes before every path; tests put files of their own under it. The text must outlive the gauge.
+  explicit MemoryGauge(const char* root = "") noexcept : root_(root) {}
+
   // Reads the system's files each time (about 10 us).
   Status read(MemoryInfo* info) const noexcept;
   // All bytes the process could ever have. Cached; `is_too_large` looks again before it says yes.
@@ -30,6 +33,7 @@ class MemoryGauge {
   static constexpr std::uint64_t kFreshNanoseconds = 20'000'000;
   bool claim_from_slack(std::uint64_t nbytes) noexcept;
 
+  const char* root_;
   std::atomic<std::uint64_t> claimed_{0};
   std::atomic<std::uint64_t> total_{0};
   std::atomic<std::uint64_t> slack_{0};  // may be claimed without reading again

@@ -74,7 +74,7 @@ class ResourceConformance:
     def test_the_address_is_a_multiple_of_the_alignment(self, mr: DeviceMemoryResource, alignment: int) -> None:
         blocks = [mr.allocate(nbytes, alignment=alignment) for nbytes in _SIZES]
         assert [block.ptr % alignment for block in blocks] == [0] * len(blocks)
-        assert {block.alignment for block in blocks} == {alignment}
+        assert all(block.alignment >= alignment for block in blocks)
         free_all(mr, blocks)
 
     def test_without_an_alignment_it_is_256(self, mr: DeviceMemoryResource) -> None:

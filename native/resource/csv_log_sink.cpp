@@ -1,0 +1,166 @@
+#include "resource/csv_log_sink.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cinttypes>
+#include <ctime>
+#include <new>
+#include <utility>
+
+#include "base/blocking.hpp"
+
+namespace tensormem {
+
+namespace {
+
+constexpr const char* kHeader = "Thread,Time,Action,Pointer,Size,Stream\n";
+constexpr std::int64_t kNanosecondsPerSecond = 1'000'000'000;
+constexpr std::size_t kMaxRowBytes = 192;
+
+// The action as RMM calls it; null when its format has none.
+const char* action_text(const LogRecord& record) {
+  const bool ok = record.code == Code::ok;
+  if (record.action == LogAction::allocate) return ok ? "allocate" : "allocate failure";
+  return record.action == LogAction::deallocate && ok ? "free" : nullptr;
+}
+
+Status no_memory() { return Status::fail(Code::out_of_memory, "no memory for more log records"); }
+
+}  // namespace
+
+Status CsvLogSink::open(const std::string& path, const CsvLogSinkOptions& options, std::shared_ptr<CsvLogSink>* sink) {
+  if (options.batch_records == 0)
+    return Status::fail(Code::invalid_size, "a batch has at least one record", options.batch_records);
+  File file(std::fopen(path.c_str(), options.overwrite ? "we" : "wxe"), &std::fclose);
+  if (file == nullptr) {
+    if (errno == EEXIST)
+      return Status::fail(Code::invalid_argument, "the log file exists already; ask to overwrite it, or name another");
+    return Status::driver_error(errno, "fopen");
+  }
+  std::setvbuf(file.get(), nullptr, _IONBF, 0);  // the batches are the buffer
+  try {
+    sink->reset(new CsvLogSink(std::move(file), options.batch_records));
+  } catch (const std::bad_alloc&) {
+    return no_memory();
+  }
+  return (*sink)->flush();
+}
+
+CsvLogSink::CsvLogSink(File file, std::size_t batch_records)
+    : batch_records_(batch_records), owner_(getpid()), file_(std::move(file)), unwritten_(kHeader) {
+  waiting_.reserve(std::min<std::size_t>(batch_records, 4096));
+}
+
+CsvLogSink::~CsvLogSink() {
+  // Nobody is left to tell; what the file does not take now is lost.
+  (void)flush().ok();
+}
+
+Status CsvLogSink::emit(const LogRecord& record) noexcept {
+  bool full = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (action_text(record) == nullptr) {
+      ++skipped_;
+      return {};
+    }
+    if (waiting_.size() < batch_records_ * kMaxBatchesWaiting) {
+      try {
+        waiting_.push_back(record);
+      } catch (const std::bad_alloc&) {
+        return no_memory();
+      }
+      full = waiting_.size() >= batch_records_;
+      if (!full) return {};
+    }
+  }
+  // The newer half stays: a record of a slower thread may still belong between them. A failure loses this record only
+  // if it found no place; otherwise it is kept, and written with the next batch.
+  Status written = write_down_to(batch_records_ / 2);
+  return full ? Status() : std::move(written);
+}
+
+Status CsvLogSink::flush() noexcept { return write_down_to(0); }
+
+std::uint64_t CsvLogSink::skipped_records() const {
+  const std::lock_guard lock(mutex_);
+  return skipped_;
+}
+
+Status CsvLogSink::write_down_to(std::size_t keep) {
+  const BlockingRegion region;
+  const std::lock_guard lock(writing_);
+  try {
+    return write_batch(keep);
+  } catch (const std::bad_alloc&) {
+    return no_memory();
+  }
+}
+
+Status CsvLogSink::write_batch(std::size_t keep) {
+  if (getpid() != owner_)
+    return Status::fail(Code::invalid_argument, "the log belongs to the process that opened it, not to its child");
+  // What is stuck goes first: if the file does not take it, no more is formatted.
+  TM_TRY(write_unwritten());
+  std::vector<LogRecord> batch;
+  {
+    const std::lock_guard lock(mutex_);
+    if (waiting_.size() <= keep) return {};
+    std::ranges::sort(waiting_, {}, &LogRecord::order);
+    const auto end = waiting_.end() - static_cast<std::ptrdiff_t>(keep);
+    unwritten_.reserve(static_cast<std::size_t>(end - waiting_.begin()) * kMaxRowBytes);
+    batch.assign(waiting_.begin(), end);
+    waiting_.erase(waiting_.begin(), end);
+  }
+  for (const LogRecord& record : batch) append_row(record);
+  return write_unwritten();
+}
+
+// Keeps what the file does not take, so that no row is lost, torn or written twice.
+Status CsvLogSink::write_unwritten() {
+  if (unwritten_.empty()) return {};
+  const std::size_t taken = std::fwrite(unwritten_.data(), 1, unwritten_.size(), file_.get());
+  const int error = errno;
+  if (taken == unwritten_.size()) {
+    unwritten_.clear();
+    return {};
+  }
+  unwritten_.erase(0, taken);
+  std::clearerr(file_.get());
+  return Status::driver_error(error, "fwrite");
+}
+
+void CsvLogSink::append_row(const LogRecord& record) {
+  char row[kMaxRowBytes];
+  std::snprintf(row, sizeof row, "%" PRIu32 ",", record.thread);
+  unwritten_ += row;
+  append_time(record.timestamp_ns);
+  if (record.address != 0) {
+    std::snprintf(row, sizeof row, ",%s,0x%" PRIx64 ",%" PRIu64, action_text(record), record.address, record.nbytes);
+  } else {
+    std::snprintf(row, sizeof row, ",%s,(nil),%" PRIu64, action_text(record), record.nbytes);
+  }
+  unwritten_ += row;
+  std::snprintf(row, sizeof row, record.stream == kDefaultStream ? ",0\n" : ",0x%" PRIx64 "\n", record.stream);
+  unwritten_ += row;
+}
+
+void CsvLogSink::append_time(std::int64_t timestamp_ns) {
+  const std::int64_t second = timestamp_ns / kNanosecondsPerSecond;
+  if (second != second_) {
+    const auto time = static_cast<std::time_t>(second);
+    std::tm parts{};
+    localtime_r(&time, &parts);
+    std::strftime(clock_, sizeof clock_, "%H:%M:%S", &parts);
+    second_ = second;
+  }
+  char fraction[16];
+  const auto microseconds = static_cast<int>(timestamp_ns % kNanosecondsPerSecond / 1000);
+  std::snprintf(fraction, sizeof fraction, ".%06d", microseconds);
+  unwritten_ += clock_;
+  unwritten_ += fraction;
+}
+
+}  // namespace tensormem
