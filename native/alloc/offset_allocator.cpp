@@ -36,18 +36,14 @@ inline std::uint32_t select(std::uint32_t mask, std::uint32_t when_ones, std::ui
 
 // ---- lists of one class -------------------------------------------------------------------------------------------
 
-// The lower of the newcomer and the first comes first: most of the preference for low addresses, at a fixed price.
-inline void OffsetAllocator::insert(Ref ref, std::uint64_t size, std::uint64_t offset) noexcept {
+// Last in, first out: where a newcomer would belong by address nobody could predict; `find` chooses instead.
+inline void OffsetAllocator::insert(Ref ref, std::uint64_t size) noexcept {
   const SizeClass of = class_of(size);
-  Slot holder = slot_of_head(of);
-  Ref next = link(holder);
-  if (at(next).offset < offset) {
-    holder = slot_of_next(next);
-    next = at(next).next;
-  }
+  const Slot head = slot_of_head(of);
+  const Ref next = link(head);
   at(ref).next = next;
-  at(ref).holder = holder;
-  link(holder) = ref;
+  at(ref).holder = head;
+  link(head) = ref;
   at(next).holder = slot_of_next(ref);
   classes_.set(of);
 }
@@ -64,20 +60,21 @@ inline void OffsetAllocator::unlink(Ref ref) noexcept {
   classes_.clear_if(select(mask_of(emptied), class_of_head(holder), ClassBitmap::kNowhere), emptied);
 }
 
-// The same for one that is first in its class.
-inline void OffsetAllocator::unlink_first(Ref ref) noexcept {
-  const Slot holder = at(ref).holder;
-  const Ref next = at(ref).next;
-  TM_EXPECT(holder < 0 && link(holder) == ref);
-  link(holder) = next;
-  at(next).holder = holder;
-  classes_.clear_if(class_of_head(holder), next == kNobody);
-}
-
 // ---- searching ----------------------------------------------------------------------------------------------------
 
-// The lowest of three: the first of the request's own class, if it fits, and the firsts of the next two classes that
-// have members, which always fit. kNobody stands in wherever there is none, and is the answer if there are none at all.
+inline OffsetAllocator::Candidate OffsetAllocator::lower(Candidate a, Candidate b) {
+  return {b.offset < a.offset ? b.ref : a.ref, b.offset < a.offset ? b.offset : a.offset};
+}
+
+inline OffsetAllocator::Candidate OffsetAllocator::lower_of_first_two(SizeClass of) const noexcept {
+  const Ref first = link(slot_of_head(of));
+  const Ref second = at(first).next;
+  return lower({first, at(first).offset}, {second, at(second).offset});
+}
+
+// The lowest of five: the first of the request's own class, if it fits, and the first two of each of the next two
+// classes that have members, which always fit. kNobody stands in wherever there is none, and is the answer if there
+// are none at all. With few free ranges this spans a wide choice of sizes, with many it is close to a best fit.
 inline OffsetAllocator::Ref OffsetAllocator::find(std::uint64_t need) const noexcept {
   const SizeClass own = class_of(need);
   const Ref exact = link(slot_of_head(own));
@@ -89,14 +86,12 @@ inline OffsetAllocator::Ref OffsetAllocator::find(std::uint64_t need) const noex
     base = word * 64;
     members = classes_.word(word);
   }
-  Ref lowest = link(slot_of_head(base + static_cast<SizeClass>(__builtin_ctzll(members))));
-  std::uint64_t lowest_offset = at(lowest).offset;
-  const Ref second = link(slot_of_head(base + static_cast<SizeClass>(std::countr_zero(members & (members - 1)))));
-  const std::uint64_t second_offset = at(second).offset;
-  lowest = second_offset < lowest_offset ? second : lowest;
-  lowest_offset = second_offset < lowest_offset ? second_offset : lowest_offset;
-  const bool exact_is_lower = (at(exact).size >= need) & (at(exact).offset < lowest_offset);
-  return exact_is_lower ? exact : lowest;
+  const auto nearest = base + static_cast<SizeClass>(__builtin_ctzll(members));
+  // With no second member this is the first class of the next word: it fits too, or is empty.
+  const auto next = base + static_cast<SizeClass>(std::countr_zero(members & (members - 1)));
+  const Candidate lowest = lower(lower_of_first_two(nearest), lower_of_first_two(next));
+  const bool exact_is_lower = (at(exact).size >= need) & (at(exact).offset < lowest.offset);
+  return exact_is_lower ? exact : lowest.ref;
 }
 
 // What must be skipped at the start of a range to be aligned.
@@ -165,7 +160,7 @@ inline void OffsetAllocator::take(Ref ref, std::uint64_t need, Allocation* out) 
   node.size = need | kUsed;
   *out = {offset << granule_bits_, need << granule_bits_, node_of(ref)};
   if (remainder != 0) [[likely]]
-    insert(add_node(end, remainder, ref), remainder, end);
+    insert(add_node(end, remainder, ref), remainder);
   node.next = 0;
   node.holder = 0;
   total_free_ -= need;
@@ -180,7 +175,7 @@ OffsetAllocator::Ref OffsetAllocator::skip(Ref ref, std::uint64_t skipped) noexc
   if (skipped == 0) return ref;
   const std::uint64_t rest = at(ref).size - skipped;
   at(ref).size = skipped;
-  insert(ref, skipped, at(ref).offset);
+  insert(ref, skipped);
   return add_node(at(ref).offset + skipped, rest, ref);
 }
 
@@ -193,7 +188,7 @@ Status OffsetAllocator::allocate(std::uint64_t size, std::uint64_t alignment, Al
   const Ref ref = find(need);
   if (ref == kNobody) [[unlikely]]
     return allocate_carefully(size, alignment, out);
-  unlink_first(ref);
+  unlink(ref);
   take(ref, need, out);
   return {};
 }
@@ -246,7 +241,7 @@ Status OffsetAllocator::deallocate(std::uint32_t node) noexcept {
   at(ref).size = size;
   at(ref).after = after;
   at(after).before = ref;
-  insert(ref, size, at(ref).offset);
+  insert(ref, size);
   TM_WALK(is_valid());
   return {};
 }
@@ -262,7 +257,7 @@ void OffsetAllocator::extend(std::uint64_t units) noexcept {
   } else {
     last = add_node(capacity_, units, last);
   }
-  insert(last, at(last).size, at(last).offset);
+  insert(last, at(last).size);
   capacity_ += units;
   total_free_ += units;
   at(kEdge).offset = capacity_;
@@ -275,7 +270,7 @@ void OffsetAllocator::cut(std::uint64_t units) noexcept {
   unlink(last);
   at(last).size -= units;
   if (at(last).size != 0) {
-    insert(last, at(last).size, at(last).offset);
+    insert(last, at(last).size);
   } else {
     at(at(last).before).after = kEdge;
     at(kEdge).before = at(last).before;

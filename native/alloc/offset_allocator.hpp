@@ -5,9 +5,10 @@
 // Must not know: threads (the owner locks), streams, generations, what lies at an offset.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
+#include <new>
 
 #include "alloc/size_class.hpp"
 #include "base/status.hpp"
@@ -33,7 +34,7 @@ class OffsetAllocator {
   // Begins an empty space; whatever was handed out before is forgotten. The capacity is rounded down to whole granules.
   // Before this, the space has no capacity. Refuses a granule that is not a power of two (invalid_alignment) and a
   // capacity above 2^63 - 1 (invalid_size).
-  Status open(std::uint64_t capacity, std::uint64_t granule = kDefaultGranule);
+  Status open(std::uint64_t capacity, std::uint64_t granule = kDefaultGranule) noexcept;
 
   // Offsets are multiples of `alignment`, any power of two. Fails with out_of_memory only when no free range can hold
   // the request; that failure alone may look at many ranges.
@@ -41,6 +42,7 @@ class OffsetAllocator {
   // A node that is not live, or never was, is refused with invalid_argument (fact: the node) and nothing changes.
   Status deallocate(std::uint32_t node) noexcept;
 
+  // Adds free room at the end. A space that was never opened is opened.
   Status grow(std::uint64_t capacity) noexcept;
   // Gives up the end of the space. If a live range is in the way: invalid_size (facts: the capacity asked for, and the
   // smallest that is possible now).
@@ -65,8 +67,24 @@ class OffsetAllocator {
   std::uint64_t offset(std::uint32_t node) const noexcept { return live(node).offset << granule_bits_; }
   std::uint64_t size(std::uint32_t node) const noexcept { return (live(node).size & ~kUsed) << granule_bits_; }
   // A number of the owner's, kept with the range while it is live; 0 at first. A place for a generation.
-  std::uint64_t user(std::uint32_t node) const noexcept;
-  void set_user(std::uint32_t node, std::uint64_t value) noexcept;
+  std::uint64_t user(std::uint32_t node) const noexcept {
+    const Node& of = live(node);
+    return of.next | static_cast<std::uint64_t>(static_cast<std::uint32_t>(of.holder)) << 32;
+  }
+  void set_user(std::uint32_t node, std::uint64_t value) noexcept {
+    TM_ASSERT(is_live(node));
+    at(ref_of(node)).next = static_cast<Ref>(value);
+    at(ref_of(node)).holder = static_cast<Slot>(value >> 32);
+  }
+
+  // The live range that touches a live one on its left or right; kNoNode where that is free, or the space ends.
+  std::uint32_t live_before(std::uint32_t node) const noexcept { return live_node(live(node).before); }
+  std::uint32_t live_after(std::uint32_t node) const noexcept { return live_node(live(node).after); }
+  // Cuts a live range in two live ones: `node` keeps the first `size` bytes, a multiple of the granule and less than it
+  // has; `*rest` names what is left, with user 0.
+  Status split(std::uint32_t node, std::uint64_t size, std::uint32_t* rest) noexcept;
+  // Adds the live range right after `node` to it; that one's node is gone, its user forgotten.
+  void merge(std::uint32_t node) noexcept;
 
   // Every range in the order of addresses: f(offset, size, is_free, node). `f` must not change the allocator.
   template <typename F>
@@ -104,9 +122,15 @@ class OffsetAllocator {
   static constexpr Ref kFirst = 2 * kStride;
   static constexpr std::uint32_t kMaxNodes = 1U << 27;
 
+  static constexpr std::size_t kLine = 64;
   struct Free {
-    void operator()(void* pointer) const noexcept { std::free(pointer); }
+    void operator()(void* pointer) const noexcept { ::operator delete(pointer, std::align_val_t{kLine}); }
   };
+  struct Candidate {
+    Ref ref;
+    std::uint64_t offset;
+  };
+
   static constexpr Ref ref_of(std::uint32_t node) { return kFirst + node * kStride; }
   static constexpr std::uint32_t node_of(Ref ref) { return (ref - kFirst) / kStride; }
   static constexpr Slot slot_of_next(Ref ref) { return static_cast<Slot>(ref * 2 + 6); }
@@ -122,9 +146,13 @@ class OffsetAllocator {
     return at(ref_of(node));
   }
 
-  void insert(Ref ref, std::uint64_t size, std::uint64_t offset) noexcept;
+  std::uint32_t live_node(Ref ref) const noexcept {
+    return ref != kEdge && at(ref).size >= kUsed ? node_of(ref) : kNoNode;
+  }
+  void insert(Ref ref, std::uint64_t size) noexcept;
   void unlink(Ref ref) noexcept;
-  void unlink_first(Ref ref) noexcept;
+  static Candidate lower(Candidate a, Candidate b);
+  Candidate lower_of_first_two(SizeClass of) const noexcept;
   std::uint64_t padding(Ref ref, std::uint64_t alignment) const noexcept;
   bool fits(Ref ref, std::uint64_t need, std::uint64_t alignment) const noexcept;
   Ref find(std::uint64_t need) const noexcept;
@@ -148,8 +176,8 @@ class OffsetAllocator {
   std::uint64_t* nodes_ = nullptr;  // into `storage_`, above the heads
   std::uint32_t* spare_ = nullptr;  // a stack of unused nodes
   std::uint32_t spare_count_ = 0;
-  std::uint32_t granule_bits_ = 0;
-  std::uint64_t granule_mask_ = 0;
+  std::uint32_t granule_bits_ = std::countr_zero(kDefaultGranule);
+  std::uint64_t granule_mask_ = kDefaultGranule - 1;
   std::uint64_t capacity_ = 0;
   std::uint64_t total_free_ = 0;
   std::uint64_t high_water_ = 0;

@@ -11,11 +11,10 @@ namespace tensormem {
 namespace {
 
 constexpr std::uint32_t kFirstNodes = 64;
-constexpr std::size_t kLine = 64;
 
 }  // namespace
 
-Status OffsetAllocator::open(std::uint64_t capacity, std::uint64_t granule) {
+Status OffsetAllocator::open(std::uint64_t capacity, std::uint64_t granule) noexcept {
   if (!is_power_of_two(granule))
     return Status::fail(Code::invalid_alignment, "the granule is no power of two", granule);
   if (capacity > kNoOverflowLimit) return Status::fail(Code::invalid_size, "the capacity cannot be added", capacity);
@@ -46,6 +45,7 @@ void OffsetAllocator::reset() noexcept {
 }
 
 Status OffsetAllocator::grow(std::uint64_t capacity) noexcept {
+  if (nodes_ == nullptr) return open(capacity, granule());
   if (capacity < this->capacity() || capacity > kNoOverflowLimit) {
     return Status::fail(Code::invalid_size, "a space grows to no less than it has, and below 2^63", capacity,
                         this->capacity());
@@ -90,17 +90,6 @@ double OffsetAllocator::fragmentation() const noexcept {
   return 1.0 - static_cast<double>(largest_free()) / static_cast<double>(total_free());
 }
 
-std::uint64_t OffsetAllocator::user(std::uint32_t node) const noexcept {
-  const Node& of = live(node);
-  return of.next | static_cast<std::uint64_t>(static_cast<std::uint32_t>(of.holder)) << 32;
-}
-
-void OffsetAllocator::set_user(std::uint32_t node, std::uint64_t value) noexcept {
-  TM_ASSERT(is_live(node));
-  at(ref_of(node)).next = static_cast<Ref>(value);
-  at(ref_of(node)).holder = static_cast<Slot>(value >> 32);
-}
-
 // ---- storage: heads, then nodes, then the stack of spare nodes ------------------------------------------------------
 
 Status OffsetAllocator::ensure_storage(std::uint64_t capacity, std::uint32_t spare) noexcept {
@@ -120,7 +109,8 @@ bool OffsetAllocator::replace_storage(std::uint32_t heads, std::uint32_t nodes) 
   const std::size_t head_bytes = heads * sizeof(Ref);  // a multiple of the line, as heads come by 64
   const std::size_t node_bytes = (kFirst / kStride + nodes) * sizeof(Node);
   const std::size_t spare_bytes = (nodes + 1) * sizeof(Ref);  // one more: `deallocate` writes before it counts
-  std::unique_ptr<void, Free> fresh(std::aligned_alloc(kLine, align_up(head_bytes + node_bytes + spare_bytes, kLine)));
+  std::unique_ptr<void, Free> fresh(
+      ::operator new(head_bytes + node_bytes + spare_bytes, std::align_val_t{kLine}, std::nothrow));
   if (fresh == nullptr) return false;
   auto* start = static_cast<unsigned char*>(fresh.get());
   std::memset(start, 0, head_bytes + node_bytes);  // kNobody is 0, and so is the size of an unused node

@@ -30,6 +30,10 @@ Status::Status(const Failure& failure) noexcept : failure_(new (std::nothrow) Fa
   if (failure.cause != nullptr) failure.drop_cause(failure.cause);
 }
 
+void Status::set_fact(int index, std::uint64_t value) noexcept {
+  if (failure_ != &g_no_memory_for_facts) failure_->facts[static_cast<std::size_t>(index)] = value;
+}
+
 void Status::dispose() noexcept {
   if (failure_ == &g_no_memory_for_facts) return;
   if (failure_->cause != nullptr) failure_->drop_cause(failure_->cause);

@@ -66,6 +66,8 @@ class [[nodiscard]] Status {
   Code code() const noexcept { return failure_ == nullptr ? Code::ok : failure_->code; }
   // Valid only when !ok().
   const Failure& failure() const noexcept { return *failure_; }
+  // For a layer that asked for something else than its own caller did.
+  void set_fact(int index, std::uint64_t value) noexcept;
 
  private:
   explicit Status(const Failure& failure) noexcept;

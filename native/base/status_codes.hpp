@@ -19,6 +19,7 @@
   X(out_of_virtual_memory, "OutOfVirtualMemory", "requested")             \
   X(out_of_physical_memory, "OutOfPhysicalMemory", "requested,available") \
   X(too_many_mappings, "TooManyMappings", "current,limit")                \
+  X(callback_failed, "CallbackFailed", "")                                \
   X(not_supported, "NotSupported", "")                                    \
   X(driver_error, "DriverError", "code")                                  \
   X(internal_error, "InternalError", "")

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <functional>
+#include <mutex>
+#include <unordered_map>
 #include <utility>
 
 #include "resource/leaf_memory_resource.hpp"
@@ -11,24 +13,31 @@
 namespace tensormem {
 
 struct MemoryCallbacks {
-  // Sets `*address`; 0 is "no memory".
+  // Sets `*address`; 0 is "no memory". `request.nbytes` is what to take, and includes room to align by ourselves.
   std::function<Status(const AllocRequest& request, std::uint64_t* address)> take;
   std::function<Status(std::uint64_t address, std::uint64_t nbytes, StreamId stream)> give_back;
 };
 
 class CallbackMemoryResource final : public LeafMemoryResource {
  public:
-  CallbackMemoryResource(Driver& driver, std::int32_t device, MemoryCallbacks callbacks)
-      : LeafMemoryResource(driver, device), callbacks_(std::move(callbacks)) {}
+  // `alignment`: what the callback's addresses are multiples of. Where more is asked for, we take more and align.
+  CallbackMemoryResource(Driver& driver, std::int32_t device, MemoryCallbacks callbacks, std::uint64_t alignment)
+      : LeafMemoryResource(driver, device), callbacks_(std::move(callbacks)), alignment_(alignment) {}
   ~CallbackMemoryResource() override { finish(); }
 
  private:
   Status take(const AllocRequest& request, std::uint64_t* address) override;
-  Status give_back(const BlockEntry& entry) override {
-    return callbacks_.give_back(entry.address, entry.nbytes, entry.stream);
-  }
+  Status give_back(const BlockEntry& entry) override;
+
+  struct Taken {
+    std::uint64_t address = 0;
+    std::uint64_t nbytes = 0;
+  };
 
   const MemoryCallbacks callbacks_;
+  const std::uint64_t alignment_;
+  std::mutex mutex_;
+  std::unordered_map<std::uint64_t, Taken> moved_;  // blocks that start later than what was taken
 };
 
 }  // namespace tensormem

@@ -41,11 +41,13 @@ Status CsvLogSink::open(const std::string& path, const CsvLogSinkOptions& option
   }
   std::setvbuf(file.get(), nullptr, _IONBF, 0);  // the batches are the buffer
   try {
-    sink->reset(new CsvLogSink(std::move(file), options.batch_records));
+    std::shared_ptr<CsvLogSink> made(new CsvLogSink(std::move(file), options.batch_records));
+    TM_TRY(made->flush());
+    *sink = std::move(made);
   } catch (const std::bad_alloc&) {
     return no_memory();
   }
-  return (*sink)->flush();
+  return {};
 }
 
 CsvLogSink::CsvLogSink(File file, std::size_t batch_records)
@@ -60,26 +62,14 @@ CsvLogSink::~CsvLogSink() {
 
 Status CsvLogSink::emit(const LogRecord& record) noexcept {
   bool full = false;
-  {
-    const std::lock_guard lock(mutex_);
-    if (action_text(record) == nullptr) {
-      ++skipped_;
-      return {};
-    }
-    if (waiting_.size() < batch_records_ * kMaxBatchesWaiting) {
-      try {
-        waiting_.push_back(record);
-      } catch (const std::bad_alloc&) {
-        return no_memory();
-      }
-      full = waiting_.size() >= batch_records_;
-      if (!full) return {};
-    }
-  }
-  // The newer half stays: a record of a slower thread may still belong between them. A failure loses this record only
-  // if it found no place; otherwise it is kept, and written with the next batch.
+  Status taken = take(record, &full);
+  if (taken.ok() && !full) [[likely]]
+    return {};
+  // The newer half stays: a record of a slower thread may still belong between them.
   Status written = write_down_to(batch_records_ / 2);
-  return full ? Status() : std::move(written);
+  if (taken.ok()) return {};  // it has its place and is written with the next batch, if not now
+  TM_TRY(std::move(written));
+  return take(record, &full);
 }
 
 Status CsvLogSink::flush() noexcept { return write_down_to(0); }
@@ -87,6 +77,22 @@ Status CsvLogSink::flush() noexcept { return write_down_to(0); }
 std::uint64_t CsvLogSink::skipped_records() const {
   const std::lock_guard lock(mutex_);
   return skipped_;
+}
+
+Status CsvLogSink::take(const LogRecord& record, bool* full) {
+  const std::lock_guard lock(mutex_);
+  if (action_text(record) == nullptr) {
+    ++skipped_;
+    return {};
+  }
+  if (waiting_.size() >= batch_records_ * kMaxBatchesWaiting) return no_memory();
+  try {
+    waiting_.push_back(record);
+  } catch (const std::bad_alloc&) {
+    return no_memory();
+  }
+  *full = waiting_.size() >= batch_records_;
+  return {};
 }
 
 Status CsvLogSink::write_down_to(std::size_t keep) {

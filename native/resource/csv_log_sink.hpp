@@ -38,6 +38,8 @@ class CsvLogSink final : public LogSink {
   using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 
   CsvLogSink(File file, std::size_t batch_records);
+  // Finds the record a place, or none. `*full`: it is time to write.
+  Status take(const LogRecord& record, bool* full);
   // Writes the oldest records until `keep` are left. Holds `writing_`, and `mutex_` only to take them.
   Status write_down_to(std::size_t keep);
   Status write_batch(std::size_t keep);

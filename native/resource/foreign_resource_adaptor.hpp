@@ -9,6 +9,7 @@
 
 namespace tensormem {
 
+// An empty one is not overridden.
 struct ResourceHooks {
   std::function<Status(const AllocRequest& request, Block* block)> allocate;
   std::function<Status(const Block& block, StreamId stream)> deallocate;
@@ -20,13 +21,16 @@ class ForeignResourceAdaptor final : public ResourceAdaptor {
   ForeignResourceAdaptor(ResourcePtr upstream, ResourceHooks hooks)
       : ResourceAdaptor(std::move(upstream)), hooks_(std::move(hooks)) {}
 
-  Status allocate(const AllocRequest& request, Block* block) override { return hooks_.allocate(request, block); }
-  Status deallocate(const Block& block, StreamId stream, BlockState* end) override {
-    TM_TRY(hooks_.deallocate(block, stream));
-    *end = state_of(block);
-    return {};
+  Status allocate(const AllocRequest& request, Block* block) override {
+    return hooks_.allocate ? hooks_.allocate(request, block) : upstream().allocate(request, block);
   }
-  Status reap_pending() override { return hooks_.reap_pending(); }
+  Status deallocate(const Block& block, StreamId stream, BlockState* end) override {
+    if (!hooks_.deallocate) return upstream().deallocate(block, stream, end);
+    Status deallocated = hooks_.deallocate(block, stream);
+    if (is_taken_back(deallocated)) *end = state_of(block);
+    return deallocated;
+  }
+  Status reap_pending() override { return hooks_.reap_pending ? hooks_.reap_pending() : upstream().reap_pending(); }
 
  private:
   const ResourceHooks hooks_;

@@ -72,7 +72,7 @@ Status LeafMemoryResource::deallocate(const Block& block, StreamId stream, Block
     TM_TRY(find_live(block, &entry));
     if (entry->uses != nullptr) others = uses_of(*entry)->conflicts(stream, Access::write);
     entry->state = BlockState::retired;  // from here on a second free is caught
-    stats_.on_retire(block.nbytes);
+    stats_.on_retire(entry->nbytes);
   }
   if (!idle || !others.empty()) {
     if (Status ordered = order_end(stream, &others); !ordered.ok()) {
@@ -240,14 +240,15 @@ Status LeafMemoryResource::free_all(const std::vector<std::uint64_t>& addresses)
   return first_failure;
 }
 
-// The source would not take it back: it is not free, so it stays counted, and nobody gets it again.
+// The source would not take it back: it is not free, so it stays retired and counted, and nobody gets it again.
 void LeafMemoryResource::keep_charged(const BlockEntry& entry) {
   const std::lock_guard lock(mutex_);
   BlockEntry kept = entry;
-  kept.state = BlockState::quarantined;
+  kept.state = BlockState::retired;
   if (!table_.insert(kept).ok()) return;
   stats_.current_bytes += kept.nbytes;
   stats_.current_count += 1;
+  stats_.on_retire(kept.nbytes);
 }
 
 }  // namespace tensormem

@@ -1,5 +1,7 @@
 #include "resource/limiting_resource_adaptor.hpp"
 
+#include <algorithm>
+
 namespace tensormem {
 
 Status LimitingResourceAdaptor::allocate(const AllocRequest& request, Block* block) {
@@ -12,21 +14,22 @@ Status LimitingResourceAdaptor::allocate(const AllocRequest& request, Block* blo
 }
 
 Status LimitingResourceAdaptor::deallocate(const Block& block, StreamId stream, BlockState* end) {
-  TM_TRY(upstream().deallocate(block, stream, end));
-  if (*end == BlockState::freed) [[likely]] {
+  Status deallocated = upstream().deallocate(block, stream, end);
+  if (!is_taken_back(deallocated)) return deallocated;
+  if (*end != BlockState::retired) [[likely]] {
     charged_.fetch_sub(block.nbytes, std::memory_order_relaxed);
-    return {};
+    return deallocated;
   }
   const std::lock_guard lock(mutex_);
   retired_.push_back(block);
-  return {};
+  return deallocated;
 }
 
 Status LimitingResourceAdaptor::reap_pending() {
   Status reaped = upstream().reap_pending();
   const std::lock_guard lock(mutex_);
   std::erase_if(retired_, [this](const Block& block) {
-    if (upstream().state_of(block) != BlockState::freed) return false;
+    if (upstream().state_of(block) == BlockState::retired) return false;
     charged_.fetch_sub(block.nbytes, std::memory_order_relaxed);
     return true;
   });
@@ -41,15 +44,25 @@ Status LimitingResourceAdaptor::promise(std::uint64_t nbytes) {
 }
 
 void LimitingResourceAdaptor::withdraw_promise(std::uint64_t nbytes) {
-  promised_.fetch_sub(nbytes, std::memory_order_relaxed);
-  charged_.fetch_sub(nbytes, std::memory_order_relaxed);
+  std::uint64_t promised = promised_.load(std::memory_order_relaxed);
+  std::uint64_t withdrawn = 0;
+  do {
+    withdrawn = std::min(nbytes, promised);
+  } while (!promised_.compare_exchange_weak(promised, promised - withdrawn, std::memory_order_relaxed));
+  charged_.fetch_sub(withdrawn, std::memory_order_relaxed);
 }
 
 Status LimitingResourceAdaptor::allocate_promised(const AllocRequest& request, Block* block) {
   TM_TRY(check_request(request));
-  TM_TRY(upstream().allocate(request, block));
-  promised_.fetch_sub(request.nbytes, std::memory_order_relaxed);
-  return {};
+  std::uint64_t promised = promised_.load(std::memory_order_relaxed);
+  do {
+    if (request.nbytes > promised)
+      return Status::fail(Code::out_of_budget, "not that much was promised", request.nbytes, charged(), promised,
+                          limit());
+  } while (!promised_.compare_exchange_weak(promised, promised - request.nbytes, std::memory_order_relaxed));
+  Status allocated = upstream().allocate(request, block);
+  if (!allocated.ok()) promised_.fetch_add(request.nbytes, std::memory_order_relaxed);
+  return allocated;
 }
 
 Status LimitingResourceAdaptor::charge(std::uint64_t nbytes) {

@@ -20,7 +20,12 @@ class LimitingResourceAdaptor final : public ResourceAdaptor {
 
   Status allocate(const AllocRequest& request, Block* block) override;
   Status deallocate(const Block& block, StreamId stream, BlockState* end) override;
-  std::uint64_t bytes_outstanding() const override { return charged() - promised(); }
+  // Two numbers that others may be changing: between the two looks a promise may have been made.
+  std::uint64_t bytes_outstanding() const override {
+    const std::uint64_t in_all = charged();
+    const std::uint64_t for_promises = promised();
+    return in_all > for_promises ? in_all - for_promises : 0;
+  }
   Status reap_pending() override;
 
   std::uint64_t limit() const { return limit_.load(std::memory_order_relaxed); }
@@ -31,6 +36,7 @@ class LimitingResourceAdaptor final : public ResourceAdaptor {
 
   // A promise of `nbytes` for allocations to come; each draws from it instead of the common room.
   Status promise(std::uint64_t nbytes);
+  // No more than what is still promised.
   void withdraw_promise(std::uint64_t nbytes);
   // The bytes are part of a promise already: they become a block, or go back to the promise.
   Status allocate_promised(const AllocRequest& request, Block* block);

@@ -36,7 +36,7 @@ Status LoggingResourceAdaptor::deallocate(const Block& block, StreamId stream, B
   record.address = block.address;
   record.generation = block.generation;
   Status result = upstream().deallocate(block, stream, end);
-  if (result.ok()) [[likely]]
+  if (is_taken_back(result)) [[likely]]
     record.state = *end;
   emit(&record, result);
   return result;

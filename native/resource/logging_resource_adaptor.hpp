@@ -1,5 +1,5 @@
-// Owns: one record for every allocate, deallocate and reap that passes, whether it succeeds or fails, with a number that
-// rises over the whole process. Logging never changes a result: a sink that fails costs its record and raises
+// Owns: one record for every allocate, deallocate and reap that passes, whether it succeeds or fails, with a number
+// that rises over the whole process. Logging never changes a result: a sink that fails costs its record and raises
 // `dropped_records`, nothing else. Without a sink it only forwards.
 // Must not know: what a sink does with records. Uses of blocks across streams are not logged.
 #pragma once

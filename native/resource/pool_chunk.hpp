@@ -18,7 +18,7 @@ struct PoolChunk {
   OffsetAllocator space;
 
   std::uint64_t address_of(std::uint32_t node) const { return memory.address + space.offset(node); }
-  bool is_empty() const { return space.live_count() == 0; }
+  bool is_empty() const { return space.used() == 0; }
 };
 
 }  // namespace tensormem

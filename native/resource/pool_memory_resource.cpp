@@ -180,11 +180,11 @@ void PoolMemoryResource::add_pending(RangeName name, StreamId stream) {
   space.set_user(name.node, 0);
   PendingRange range{name, space.size(name.node), ++deallocations_};
   PendingRange neighbour;
-  if (ranges.remove({name.chunk, space.live_after(name.node)}, &neighbour)) {
+  if (ranges.remove(RangeName{name.chunk, space.live_after(name.node)}, &neighbour)) {
     space.merge(name.node);
     range.size += neighbour.size;
   }
-  if (ranges.remove({name.chunk, space.live_before(name.node)}, &neighbour)) {
+  if (ranges.remove(RangeName{name.chunk, space.live_before(name.node)}, &neighbour)) {
     range.name = neighbour.name;
     space.merge(neighbour.name.node);
     range.size += neighbour.size;

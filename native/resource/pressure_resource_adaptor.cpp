@@ -1,28 +1,47 @@
 #include "resource/pressure_resource_adaptor.hpp"
 
+#include <algorithm>
+
 namespace tensormem {
 
+namespace {
+
+// The adaptors whose callbacks this thread is in, innermost first.
+struct Telling {
+  const PressureResourceAdaptor* adaptor;
+  const Telling* outer;
+};
+thread_local const Telling* t_telling = nullptr;
+
+bool is_telling(const PressureResourceAdaptor* adaptor) {
+  for (const Telling* each = t_telling; each != nullptr; each = each->outer)
+    if (each->adaptor == adaptor) return true;
+  return false;
+}
+
+}  // namespace
+
 Status PressureResourceAdaptor::allocate(const AllocRequest& request, Block* block) {
-  if (level() == PressureLevel::critical) [[unlikely]] {
-    TM_TRY(callback_(PressureLevel::critical, bytes_outstanding()));
-  }
+  if (level() == PressureLevel::critical) [[unlikely]]
+    TM_TRY(tell(PressureLevel::critical));
   TM_TRY(upstream().allocate(request, block));
-  const std::uint64_t used = used_.fetch_add(request.nbytes, std::memory_order_relaxed) + request.nbytes;
+  used_.fetch_add(request.nbytes);
   // The block is the caller's whatever the callback says: a failure of it must not lose memory.
-  (void)tell_if_changed(used).ok();
+  (void)tell_if_changed().ok();
   return {};
 }
 
 Status PressureResourceAdaptor::deallocate(const Block& block, StreamId stream, BlockState* end) {
-  TM_TRY(upstream().deallocate(block, stream, end));
-  if (*end != BlockState::freed) {
+  Status deallocated = upstream().deallocate(block, stream, end);
+  if (!is_taken_back(deallocated)) return deallocated;
+  if (*end == BlockState::retired) {
     const std::lock_guard lock(mutex_);
     retired_.push_back(block);
-    return {};
+    return deallocated;
   }
-  const std::uint64_t used = used_.fetch_sub(block.nbytes, std::memory_order_relaxed) - block.nbytes;
-  (void)tell_if_changed(used).ok();
-  return {};
+  used_.fetch_sub(block.nbytes);
+  (void)tell_if_changed().ok();
+  return deallocated;
 }
 
 Status PressureResourceAdaptor::reap_pending() {
@@ -30,37 +49,54 @@ Status PressureResourceAdaptor::reap_pending() {
   {
     const std::lock_guard lock(mutex_);
     std::erase_if(retired_, [this](const Block& block) {
-      if (upstream().state_of(block) != BlockState::freed) return false;
-      used_.fetch_sub(block.nbytes, std::memory_order_relaxed);
+      if (upstream().state_of(block) == BlockState::retired) return false;
+      used_.fetch_sub(block.nbytes);
       return true;
     });
   }
-  (void)tell_if_changed(bytes_outstanding()).ok();
+  (void)tell_if_changed().ok();
   return reaped;
 }
 
 PressureLevel PressureResourceAdaptor::level_at(std::uint64_t used, PressureLevel before) const {
   // Falling out of a level takes `hysteresis` bytes more than falling below its mark.
-  const std::uint64_t falling = used + marks_.hysteresis;
-  if (used >= marks_.critical || (before == PressureLevel::critical && falling >= marks_.critical))
+  const auto is_held = [&](std::uint64_t mark) { return used >= mark - std::min(mark, marks_.hysteresis); };
+  if (used >= marks_.critical || (before == PressureLevel::critical && is_held(marks_.critical)))
     return PressureLevel::critical;
-  if (used >= marks_.warn || (before != PressureLevel::normal && falling >= marks_.warn)) return PressureLevel::warn;
+  if (used >= marks_.warn || (before != PressureLevel::normal && is_held(marks_.warn))) return PressureLevel::warn;
   return PressureLevel::normal;
 }
 
-bool PressureResourceAdaptor::update(std::uint64_t used) {
-  PressureLevel before = level_.load(std::memory_order_relaxed);
+// Looks again after each change: the use may have moved on between the look and the change, and whoever moved it may
+// have seen the level of before.
+bool PressureResourceAdaptor::update() {
+  PressureLevel level = level_.load();
+  const PressureLevel before = level;
   while (true) {
-    const PressureLevel after = level_at(used, before);
-    if (after == before) return false;
-    if (level_.compare_exchange_weak(before, after, std::memory_order_relaxed)) return true;
+    const PressureLevel wanted = level_at(used_.load(), level);
+    if (wanted == level) return level != before;
+    if (level_.compare_exchange_weak(level, wanted)) level = wanted;
   }
 }
 
-Status PressureResourceAdaptor::tell_if_changed(std::uint64_t used) {
-  if (!update(used)) [[likely]]
+Status PressureResourceAdaptor::tell_if_changed() {
+  if (!update()) [[likely]]
     return {};
-  return callback_(level(), used);
+  return tell(level());
+}
+
+Status PressureResourceAdaptor::tell(PressureLevel level) {
+  if (is_telling(this)) return {};
+  const Telling telling{this, t_telling};
+  t_telling = &telling;
+  Status told = callback_(level, bytes_outstanding());
+  // What it freed or allocated may have changed the level again.
+  for (PressureLevel now = this->level(); told.ok() && now != level; now = this->level()) {
+    level = now;
+    told = callback_(level, bytes_outstanding());
+  }
+  t_telling = telling.outer;
+  return told;
 }
 
 }  // namespace tensormem

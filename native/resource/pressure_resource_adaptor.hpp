@@ -38,9 +38,11 @@ class PressureResourceAdaptor final : public ResourceAdaptor {
 
  private:
   PressureLevel level_at(std::uint64_t used, PressureLevel before) const;
-  // Sets the level that `used` calls for; true when that changed it.
-  bool update(std::uint64_t used);
-  Status tell_if_changed(std::uint64_t used);
+  // Sets the level that the use calls for; true when that changed it.
+  bool update();
+  Status tell_if_changed();
+  // Not while this thread is in the callback already: it may allocate and free without being asked again.
+  Status tell(PressureLevel level);
 
   const PressureMarks marks_;
   const Callback callback_;

@@ -39,7 +39,8 @@ class Resource {
   Resource& operator=(const Resource&) = delete;
 
   virtual Status allocate(const AllocRequest& request, Block* block) = 0;
-  // `*end` says what became of the block: freed, or retired until the stream has passed.
+  // `*end` says what became of the block: freed, retired until the stream has passed, or quarantined. One failure is a
+  // report: with `out_of_bounds` the block was taken back, and was found damaged; `*end` is set.
   virtual Status deallocate(const Block& block, StreamId stream, BlockState* end) = 0;
 
   virtual std::uint64_t bytes_outstanding() const = 0;

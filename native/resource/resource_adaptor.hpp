@@ -33,6 +33,12 @@ class ResourceAdaptor : public Resource {
 
   Resource& upstream() const { return *upstream_; }
 
+ protected:
+  // Whether the upstream has taken a block back: a report of damage does not keep it from that.
+  static bool is_taken_back(const Status& deallocated) {
+    return deallocated.ok() || deallocated.code() == Code::out_of_bounds;
+  }
+
  private:
   const ResourcePtr upstream_;
 };

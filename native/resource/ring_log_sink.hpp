@@ -1,6 +1,5 @@
-// Owns: the last records, in a ring of a fixed size: a new one takes the place of the oldest, and what was lost that way
-// is counted. Taking a record allocates nothing and cannot fail.
-// Must not know: where records come from.
+// Owns: the last records, in a ring of a fixed size: a new one takes the place of the oldest, and what was lost that
+// way is counted. Taking a record allocates nothing and cannot fail. Must not know: where records come from.
 #pragma once
 
 #include <cstddef>

@@ -20,12 +20,13 @@ Status StatisticsResourceAdaptor::allocate(const AllocRequest& request, Block* b
 }
 
 Status StatisticsResourceAdaptor::deallocate(const Block& block, StreamId stream, BlockState* end) {
-  TM_TRY(upstream().deallocate(block, stream, end));
+  Status deallocated = upstream().deallocate(block, stream, end);
+  if (!is_taken_back(deallocated)) return deallocated;
   const std::lock_guard lock(lock_);
   ScopeCounters& top = scopes_.back();
   top.current_bytes -= static_cast<std::int64_t>(block.nbytes);
   top.current_count -= 1;
-  return {};
+  return deallocated;
 }
 
 ScopeCounters StatisticsResourceAdaptor::counters() const {

@@ -14,6 +14,7 @@ happened afterwards.
 from tensormem import drivers, dtypes, errors, mr, spaces, streams, units
 from tensormem.dtypes import DType, dtype
 from tensormem.errors import TensormemError
+from tensormem.mr import tag
 from tensormem.spaces import ComputeDevice, LogicalMemorySpace, OpKind, gpu, main, managed, pinned
 from tensormem.spaces import preferred_compute_devices
 from tensormem.streams import Event, Stream
@@ -40,5 +41,6 @@ __all__ = [
     "preferred_compute_devices",
     "spaces",
     "streams",
+    "tag",
     "units",
 ]

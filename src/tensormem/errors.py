@@ -22,6 +22,7 @@ In brackets: the builtin that each one also is, so that `except MemoryError` wor
     |   |-- ForeignBlock (ValueError)
     |   |-- OutOfBounds (RuntimeError)
     |   |-- StreamMisuse (RuntimeError)
+    |   |-- CallbackFailed (RuntimeError)
     |   |-- DriverError (RuntimeError)
     |   |-- VirtualMemoryError
     |   |   |-- AlreadyMapped (ValueError)
@@ -354,6 +355,16 @@ class StreamMisuse(ResourceError, RuntimeError):
         self.stream = stream
 
 
+class CallbackFailed(ResourceError, RuntimeError):
+    """A function of yours that a resource called did not do its part; what it raised is the `__cause__`.
+
+    >>> str(CallbackFailed("the allocate function raised"))
+    'a callback failed: the allocate function raised'
+    """
+
+    _says = "a callback failed: {what}"
+
+
 class DriverError(ResourceError, RuntimeError):
     """`driver` answered `call` with `code`: what it calls it (`name`) and how it explains it (`explanation`).
 
@@ -590,6 +601,8 @@ def from_failure(class_name: str, what: str, driver_code: int, facts: tuple[int,
     needed = len(kind.__match_args__)
     if len(facts) < needed:
         return InternalError(f"native code gave {class_name} {len(facts)} facts where it takes {needed}: {what}")
+    if kind is OutOfBounds and facts[2] >= 2**63:  # a write before the block: native code gives it as two's complement
+        facts = (*facts[:2], facts[2] - 2**64)
     build: Callable[..., TensormemError] = kind
     error = build(*facts[:needed], what=what)
     if driver_code:

@@ -13,7 +13,9 @@ from pathlib import Path
 
 FENCE = re.compile(r"^ *(?P<ticks>`{3,}|~{3,}) *(?P<info>.*)$")
 NO_RUN = re.compile(r"^ *<!-- *no-run:(?P<why>.*)-->\s*$")
-LOOKS_LIKE_PYTHON = re.compile(r"\b(python3?|py|pycon|ipython|doctest)\b(?!:)")
+LOOKS_LIKE_PYTHON = re.compile(
+    r"^(\{(code|code-block|code-cell|sourcecode)\} *)?\{?(python3?|py|pycon|ipython3?|doctest|testcode)\b(?!:)"
+)
 
 
 class BadPage(Exception):
@@ -37,7 +39,7 @@ def blocks(page: Path) -> list[Block]:
             number += 1
             continue
         end = _end_of_fence(page, lines, number, opening["ticks"])
-        if LOOKS_LIKE_PYTHON.search(opening["info"]):
+        if LOOKS_LIKE_PYTHON.match(opening["info"]):
             found.append(_python_block(page, lines, number, end, opening["info"].strip()))
         number = end + 1
     return found

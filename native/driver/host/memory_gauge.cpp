@@ -47,21 +47,22 @@ std::uint64_t read_reclaimable(const char* folder, const char* key) {
   return bytes;
 }
 
-void bound_by_group(const GroupFiles& files, const char* folder, MemoryInfo& info) {
+void bound_by_group(const GroupFiles& files, const char* folder, std::uint64_t machine_bytes, MemoryInfo& info) {
   std::uint64_t limit = 0;
   std::uint64_t usage = 0;
   // Version 1 writes "no limit" as a number larger than any machine.
-  if (!read_number(folder, files.limit, &limit) || limit >= info.total_bytes) return;
+  if (!read_number(folder, files.limit, &limit) || limit >= machine_bytes) return;
   if (!read_number(folder, files.usage, &usage)) return;
   // Pages of files that nobody uses go first when the group is full, so they count as free.
   const std::uint64_t used = usage - std::min(usage, read_reclaimable(folder, files.reclaimable));
-  info.total_bytes = limit;
+  info.total_bytes = std::min(info.total_bytes, limit);
   info.free_bytes = std::min(info.free_bytes, limit - std::min(limit, used));
 }
 
 // A group and every group above it.
 void bound_by_groups(const char* root, const GroupFiles& files, const char* group, std::size_t length,
                      MemoryInfo& info) {
+  const std::uint64_t machine_bytes = info.total_bytes;
   char folder[kPathBytes];
   const int written =
       std::snprintf(folder, sizeof folder, "%s%s%.*s", root, files.root, static_cast<int>(length), group);
@@ -71,12 +72,12 @@ void bound_by_groups(const char* root, const GroupFiles& files, const char* grou
   while (end > root_length) {
     while (end > root_length && folder[end - 1] == '/') --end;
     folder[end] = '\0';
-    bound_by_group(files, folder, info);
+    bound_by_group(files, folder, machine_bytes, info);
     while (end > root_length && folder[end - 1] != '/') --end;
   }
   // In a container the group's own folder is mounted as the root.
   folder[root_length] = '\0';
-  bound_by_group(files, folder, info);
+  bound_by_group(files, folder, machine_bytes, info);
 }
 
 // Lines "number:controllers:path"; version 2 has number 0 and no controllers.
@@ -151,21 +152,22 @@ bool MemoryGauge::claim_from_slack(std::uint64_t nbytes) noexcept {
 }
 
 Status MemoryGauge::claim(std::uint64_t nbytes) noexcept {
-  std::uint64_t before = claimed_.load(std::memory_order_relaxed);
-  std::uint64_t available = ~0ULL;
-  if (!claim_from_slack(nbytes)) {
-    MemoryInfo info;
-    TM_TRY(read(&info));
-    available = info.free_bytes;
-    slack_.store((available - std::min(available, before)) / 2, std::memory_order_relaxed);
-    read_at_.store(os::monotonic_nanoseconds(), std::memory_order_relaxed);
+  if (claim_from_slack(nbytes)) {
+    claimed_.fetch_add(nbytes, std::memory_order_relaxed);
+    return {};
   }
+  MemoryInfo info;
+  TM_TRY(read(&info));
+  std::uint64_t before = claimed_.load(std::memory_order_relaxed);
+  std::uint64_t left = 0;
   do {
-    const std::uint64_t left = available - std::min(available, before);
+    left = info.free_bytes - std::min(info.free_bytes, before);
     if (nbytes > left) {
       return Status::fail(Code::out_of_physical_memory, "not enough memory available", nbytes, left);
     }
   } while (!claimed_.compare_exchange_weak(before, before + nbytes, std::memory_order_relaxed));
+  slack_.store((left - nbytes) / 2, std::memory_order_relaxed);
+  read_at_.store(os::monotonic_nanoseconds(), std::memory_order_relaxed);
   return {};
 }
 

@@ -115,14 +115,15 @@ int advise(std::uint64_t address, std::uint64_t size, Advice advice) noexcept {
   return result(::madvise(pointer(address), size, flag_of(advice)));
 }
 
+// By number, because sanitizers replace the C library's functions with ones that do nothing.
 int lock_pages(std::uint64_t address, std::uint64_t size) noexcept {
   TM_CONSULT(lock_pages);
-  return result(::mlock(pointer(address), size));
+  return result(static_cast<int>(::syscall(SYS_mlock, address, size)));
 }
 
 int unlock_pages(std::uint64_t address, std::uint64_t size) noexcept {
   TM_CONSULT(unlock_pages);
-  return result(::munlock(pointer(address), size));
+  return result(static_cast<int>(::syscall(SYS_munlock, address, size)));
 }
 
 // By number, because the wrapper lives in libnuma and the core links nothing beyond the C library.

@@ -118,6 +118,14 @@ std::uint64_t Reservation::boundaries(std::uint64_t address, std::uint64_t size)
   return count;
 }
 
+bool Reservation::is_edge(std::uint64_t address) const noexcept {
+  return address == address_ || address == address_ + size_ || boundaries(address, 0) != 0;
+}
+
+std::uint64_t Reservation::possible_growth(std::uint64_t address, std::uint64_t size) const noexcept {
+  return (is_edge(address) ? 0 : 1) + (is_edge(address + size) ? 0 : 1);
+}
+
 bool Reservation::is_valid() const noexcept {
   const std::uint64_t page = os::page_size();
   std::uint64_t before = address_;

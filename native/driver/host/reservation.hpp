@@ -55,10 +55,13 @@ class Reservation {
 
   // Where the kernel's memory areas meet, in [address, address + size]; their number is one more than all of them.
   std::uint64_t boundaries(std::uint64_t address, std::uint64_t size) const noexcept;
+  // The most areas that a change of exactly this range can add.
+  std::uint64_t possible_growth(std::uint64_t address, std::uint64_t size) const noexcept;
   bool is_valid() const noexcept;
 
  private:
   static bool are_one_piece(const Pieces::value_type& left, const Pieces::value_type& right) noexcept;
+  bool is_edge(std::uint64_t address) const noexcept;
   static bool are_one_area(const Pieces::value_type& left, const Pieces::value_type& right) noexcept;
 
   std::uint64_t address_;

@@ -14,8 +14,8 @@ namespace tensormem::host {
 
 namespace {
 
-// A change in the middle of one area leaves three.
-constexpr std::uint64_t kMostNewAreas = 2;
+// A reservation, and the two ends that are cut off to align it.
+constexpr std::uint64_t kAreasToReserve = 3;
 
 Status check_granularity(const char* what, std::uint64_t value) {
   if (is_aligned(value, os::page_size())) return {};
@@ -95,7 +95,7 @@ Status VirtualMemory::reserve(std::uint64_t size, std::uint64_t alignment, std::
   // A huge page needs its address to be a multiple of its size.
   const std::uint64_t least = size >= kHugePageBytes ? kHugePageBytes : os::page_size();
   const std::lock_guard lock(mutex_);
-  TM_TRY(budget_.admit(1 + kMostNewAreas));
+  TM_TRY(budget_.admit(kAreasToReserve));
   std::uint64_t start = 0;
   if (const int error = reserve_aligned(size, std::max(alignment, least), &start); error != 0) {
     if (error != ENOMEM || budget_.is_exhausted()) return refused(error, "mmap");
@@ -157,7 +157,7 @@ Status VirtualMemory::map(std::uint64_t address, std::uint64_t size, PhysicalHan
 }
 
 Status VirtualMemory::add_mapping(Reservation& reservation, std::uint64_t address, const Piece& piece) noexcept try {
-  TM_TRY(budget_.admit(kMostNewAreas));
+  TM_TRY(budget_.admit(reservation.possible_growth(address, piece.size)));
   const AreaWatch watch(budget_, reservation, address, piece.size);
   reservation.add(address, piece);
   const int error = os::map_file_over(address, piece.size, piece.physical->fd, piece.file_offset());
@@ -168,7 +168,6 @@ Status VirtualMemory::add_mapping(Reservation& reservation, std::uint64_t addres
     return refused(error, "mmap");
   }
   reservation.merge(address, piece.size);
-  TM_WALK(reservation.is_valid());
   return {};
 } catch (const std::bad_alloc&) {
   return no_memory_for_books();
@@ -190,7 +189,7 @@ Status VirtualMemory::unmap(std::uint64_t address, std::uint64_t size) noexcept 
 
 Status VirtualMemory::take_out(Reservation& reservation, std::uint64_t address, std::uint64_t size,
                                Reservation::Pieces* removed) noexcept try {
-  TM_TRY(budget_.admit(kMostNewAreas));
+  TM_TRY(budget_.admit_last(reservation.possible_growth(address, size)));
   reservation.split_at(address);
   reservation.split_at(address + size);
   const AreaWatch watch(budget_, reservation, address, size);
@@ -199,7 +198,6 @@ Status VirtualMemory::take_out(Reservation& reservation, std::uint64_t address, 
     return refused(error, "mmap");
   }
   *removed = reservation.remove(address, size);
-  TM_WALK(reservation.is_valid());
   return {};
 } catch (const std::bad_alloc&) {
   return no_memory_for_books();
@@ -221,7 +219,7 @@ Status VirtualMemory::set_access(std::uint64_t address, std::uint64_t size, Acce
 
 Status VirtualMemory::change_access(Reservation& reservation, std::uint64_t address, std::uint64_t size,
                                     AccessFlags access) noexcept try {
-  TM_TRY(budget_.admit(kMostNewAreas));
+  TM_TRY(budget_.admit(reservation.possible_growth(address, size)));
   reservation.split_at(address);
   reservation.split_at(address + size);
   bool is_ours = true;
@@ -243,7 +241,6 @@ Status VirtualMemory::change_access(Reservation& reservation, std::uint64_t addr
   }
   reservation.set_access(address, size, access);
   reservation.merge(address, size);
-  TM_WALK(reservation.is_valid());
   return {};
 } catch (const std::bad_alloc&) {
   return no_memory_for_books();

@@ -49,9 +49,8 @@ Status VmaBudget::refusal() const noexcept {
                       limit_);
 }
 
-Status VmaBudget::admit(std::uint64_t extra) noexcept {
-  const std::uint64_t spare = std::min(kSpare, limit() / 8);
-  if (counted() + extra + spare <= limit_) [[likely]]
+Status VmaBudget::admit_below(std::uint64_t extra, std::uint64_t spare) noexcept {
+  if (extra == 0 || current() + extra + spare <= limit()) [[likely]]
     return {};
   if (std::abs(ours_ - ours_at_read_) >= kChangesBetweenReads) {
     read_limit();

@@ -4,6 +4,7 @@
 // Must not know: what is mapped. Not thread-safe: the owner's lock guards it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "base/status.hpp"
@@ -12,8 +13,10 @@ namespace tensormem::host {
 
 class VmaBudget {
  public:
-  // Room for `extra` more areas, or `too_many_mappings(current, limit)`.
-  Status admit(std::uint64_t extra) noexcept;
+  // Room for `extra` more areas, or `too_many_mappings(current, limit)`. What is spared for the rest of the process is
+  // there for taking things down, too: `admit_last` counts up to the kernel's own limit.
+  Status admit(std::uint64_t extra) noexcept { return admit_below(extra, std::min(kSpare, limit() / 8)); }
+  Status admit_last(std::uint64_t extra) noexcept { return admit_below(extra, 0); }
   // What a change of ours did to the number of areas.
   void changed(std::int64_t difference) noexcept { ours_ += difference; }
   // True when the kernel's own count says that it refused for lack of areas.
@@ -30,6 +33,7 @@ class VmaBudget {
   // Reading a full list takes tens of milliseconds; not again before this many changes of ours.
   static constexpr std::int64_t kChangesBetweenReads = 128;
 
+  Status admit_below(std::uint64_t extra, std::uint64_t spare) noexcept;
   void read_limit() noexcept;
   void read_others() noexcept;
   std::uint64_t counted() const noexcept;

@@ -2,11 +2,13 @@
 here, so that the order of the layers can be checked.
 """
 
+from tensormem._core import adaptors as _adaptors
 from tensormem._core import drivers as _drivers
 from tensormem._core import faults as _faults
-from tensormem._core import host_memory_resource as _host_memory_resource
+from tensormem._core import leaves as _leaves
 from tensormem._core import resources as _resources
 from tensormem._core import streams as _streams
+from tensormem._core import suballocators as _suballocators
 
 Driver = _drivers.Driver
 host_driver = _drivers.host
@@ -18,7 +20,24 @@ Stream = _streams.Stream
 BlockId = _resources.BlockId
 DeviceBlock = _resources.DeviceBlock
 DeviceMemoryResource = _resources.DeviceMemoryResource
-HostMemoryResource = _host_memory_resource.HostMemoryResource
+LaunchRecorder = _resources.LaunchRecorder
+tag = _resources.tag
+
+CallbackMemoryResource = _leaves.CallbackMemoryResource
+HostMemoryResource = _leaves.HostMemoryResource
+PinnedMemoryResource = _leaves.PinnedMemoryResource
+
+PoolMemoryResource = _suballocators.PoolMemoryResource
+
+AlignedResourceAdaptor = _adaptors.AlignedResourceAdaptor
+BudgetReservation = _adaptors.BudgetReservation
+FailureCallbackResourceAdaptor = _adaptors.FailureCallbackResourceAdaptor
+FaultInjectionResourceAdaptor = _adaptors.FaultInjectionResourceAdaptor
+LimitingResourceAdaptor = _adaptors.LimitingResourceAdaptor
+PrefetchResourceAdaptor = _adaptors.PrefetchResourceAdaptor
+PressureResourceAdaptor = _adaptors.PressureResourceAdaptor
+Statistics = _adaptors.Statistics
+StatisticsResourceAdaptor = _adaptors.StatisticsResourceAdaptor
 
 arm_fault = _faults.arm
 disarm_faults = _faults.disarm

@@ -10,6 +10,17 @@
 
 namespace tensormem {
 
+// An error of ours that a Python function raised goes on as it is.
+[[gnu::cold]] inline bool raise_cause(const Failure& failure, PyObject* errors) {
+  if (failure.cause == nullptr) return false;
+  auto* cause = static_cast<PyObject*>(failure.cause);
+  PyObject* base = PyObject_GetAttrString(errors, "TensormemError");
+  const bool ours = base != nullptr && PyObject_IsInstance(cause, base) == 1;
+  Py_XDECREF(base);
+  if (ours) PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(cause)), cause);
+  return ours;
+}
+
 [[gnu::cold, gnu::noinline]] inline int raise_failure(const Failure& failure) {
   PyObject* facts = PyTuple_New(Failure::kMaxFacts);
   if (facts == nullptr) return -1;
@@ -26,10 +37,16 @@ namespace tensormem {
     Py_DECREF(facts);
     return -1;
   }
+  if (raise_cause(failure, errors)) {
+    Py_DECREF(errors);
+    Py_DECREF(facts);
+    return -1;
+  }
   PyObject* error = PyObject_CallMethod(errors, "from_failure", "ssiN", class_name(failure.code), failure.what,
                                         static_cast<int>(failure.driver_code), facts);
   Py_DECREF(errors);
   if (error == nullptr) return -1;
+  if (failure.cause != nullptr) PyException_SetCause(error, Py_NewRef(static_cast<PyObject*>(failure.cause)));
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error)), error);
   Py_DECREF(error);
   return -1;

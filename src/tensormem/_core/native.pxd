@@ -1,5 +1,5 @@
 # Owns: the declarations of the native library that the Cython modules of this package use. No code.
-from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libcpp cimport bool as cbool
 from libcpp.memory cimport shared_ptr
 from libcpp.string cimport string
@@ -172,3 +172,112 @@ cdef extern from "resource/resource.hpp" namespace "tensormem" nogil:
 cdef extern from "resource/plain_memory_resource.hpp" namespace "tensormem" nogil:
     cdef cppclass PlainMemoryResource(Resource):
         PlainMemoryResource(Driver& driver, int32_t device, const AllocationOptions& options)
+
+
+cdef extern from "resource/callback_memory_resource.hpp" namespace "tensormem" nogil:
+    cdef cppclass MemoryCallbacks:
+        pass
+    cdef cppclass CallbackMemoryResource(Resource):
+        CallbackMemoryResource(Driver& driver, int32_t device, MemoryCallbacks callbacks, uint64_t alignment)
+
+
+cdef extern from "resource/pool_memory_resource.hpp" namespace "tensormem" nogil:
+    cdef cppclass PoolOptions:
+        uint64_t initial_bytes
+        uint64_t maximum_bytes
+        uint64_t release_threshold
+    cdef cppclass PoolUsage:
+        uint64_t reserved_bytes
+        uint64_t total_free
+        uint64_t largest_free
+        uint64_t pending_bytes
+        uint64_t chunk_count
+        double fragmentation()
+    cdef cppclass PoolMemoryResource(Resource):
+        @staticmethod
+        Status create(ResourcePtr upstream, const PoolOptions& options, shared_ptr[PoolMemoryResource]* out)
+        PoolUsage usage()
+        Status trim(uint64_t keep_bytes, uint64_t* released)
+
+
+cdef extern from "resource/limiting_resource_adaptor.hpp" namespace "tensormem" nogil:
+    cdef cppclass LimitingResourceAdaptor(Resource):
+        LimitingResourceAdaptor(ResourcePtr upstream, uint64_t limit)
+        uint64_t limit()
+        void set_limit(uint64_t limit)
+        uint64_t charged()
+        uint64_t promised()
+        Status promise(uint64_t nbytes)
+        void withdraw_promise(uint64_t nbytes)
+        Status allocate_promised(const AllocRequest& request, Block* block)
+
+
+cdef extern from "resource/statistics_resource_adaptor.hpp" namespace "tensormem" nogil:
+    cdef cppclass ScopeCounters:
+        int64_t current_bytes
+        int64_t current_count
+        int64_t peak_bytes
+        int64_t peak_count
+        int64_t total_bytes
+        int64_t total_count
+    cdef cppclass StatisticsResourceAdaptor(Resource):
+        StatisticsResourceAdaptor(ResourcePtr upstream)
+        ScopeCounters counters()
+        ScopeCounters push()
+        Status pop(ScopeCounters* ended)
+
+
+cdef extern from "resource/aligned_resource_adaptor.hpp" namespace "tensormem" nogil:
+    cdef cppclass AlignedResourceAdaptor(Resource):
+        AlignedResourceAdaptor(ResourcePtr upstream, uint64_t alignment, uint64_t threshold)
+
+
+cdef extern from "resource/prefetch_resource_adaptor.hpp" namespace "tensormem" nogil:
+    cdef cppclass PrefetchResourceAdaptor(Resource):
+        PrefetchResourceAdaptor(ResourcePtr upstream, int32_t target)
+
+
+cdef extern from "resource/fault_injection_resource_adaptor.hpp" namespace "tensormem" nogil:
+    cdef cppclass FaultInjectionPlan:
+        uint64_t nth
+        uint64_t every
+        uint64_t min_bytes
+        uint64_t max_bytes
+        cbool only_tag
+        TagId tag
+        double probability
+        uint64_t seed
+    cdef cppclass FaultInjectionResourceAdaptor(Resource):
+        FaultInjectionResourceAdaptor(ResourcePtr upstream, const FaultInjectionPlan& plan)
+        uint64_t matching_calls()
+        uint64_t injected_faults()
+
+
+cdef extern from "resource/failure_callback_resource_adaptor.hpp" namespace "tensormem" nogil:
+    cdef cppclass RetryCallback "tensormem::FailureCallbackResourceAdaptor::Callback":
+        pass
+    cdef cppclass FailureCallbackResourceAdaptor(Resource):
+        FailureCallbackResourceAdaptor(ResourcePtr upstream, RetryCallback callback)
+
+
+cdef extern from "resource/pressure_resource_adaptor.hpp" namespace "tensormem" nogil:
+    cdef enum class PressureLevel(uint8_t):
+        normal
+        warn
+        critical
+    cdef cppclass PressureMarks:
+        uint64_t warn
+        uint64_t critical
+        uint64_t hysteresis
+    cdef cppclass LevelCallback "tensormem::PressureResourceAdaptor::Callback":
+        pass
+    cdef cppclass PressureResourceAdaptor(Resource):
+        PressureResourceAdaptor(ResourcePtr upstream, const PressureMarks& marks, LevelCallback callback)
+        PressureLevel level()
+
+
+cdef extern from "resource/foreign_resource_adaptor.hpp" namespace "tensormem" nogil:
+    cdef cppclass ResourceHooks:
+        pass
+    cdef cppclass ForeignResourceAdaptor(Resource):
+        ForeignResourceAdaptor(ResourcePtr upstream, ResourceHooks hooks)

@@ -1,6 +1,6 @@
 # Owns: the C shape of blocks and resources, for the other modules of this package.
 from tensormem._core.drivers cimport Driver
-from tensormem._core.native cimport Block, Resource, ResourcePtr, StreamId
+from tensormem._core.native cimport AllocRequest, Block, Resource, ResourcePtr, StreamId, TagId
 
 
 cdef class DeviceBlock:
@@ -12,12 +12,23 @@ cdef class DeviceBlock:
 
 cdef class DeviceMemoryResource:
     cdef ResourcePtr _owner
-    cdef Resource* native
+    cdef Resource* native  # what a stack on top of this one calls
+    cdef Resource* target  # what the methods of this class call: the upstream, for a resource written in Python
+    cdef bint _in_python
+    cdef dict _held  # blocks that native code holds, by generation; for a resource written in Python
     cdef readonly Driver driver
     cdef readonly object upstream_mr
     cdef dict __dict__
     cdef object __weakref__
 
-    cdef int _check_open(self) except -1
-    cdef StreamId _use(self, DeviceBlock block, object stream) except? 0xFFFFFFFFFFFFFFFF
     cdef adopt(self, ResourcePtr native, Driver driver, object upstream)
+    cdef int _check_open(self) except -1
+    cdef int _request(self, AllocRequest* request, object nbytes, object stream, object alignment,
+                      object tag) except -1
+    cdef DeviceBlock _wrap(self, DeviceBlock block)
+    cdef StreamId _use(self, DeviceBlock block, object stream) except? 0xFFFFFFFFFFFFFFFF
+
+
+# The resource itself, checked: an upstream must have been initialised.
+cdef DeviceMemoryResource upstream_of(object upstream)
+cdef TagId tag_id(object text) except? 0xFFFFFFFF

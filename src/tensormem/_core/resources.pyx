@@ -4,19 +4,29 @@
 A block keeps its resource alive and is given back, on the stream it was allocated on, when it is dropped.
 Must not know: which resources there are.
 """
+import sys
+import weakref
+from contextvars import ContextVar
+
 cimport cython
+from cpython.ref cimport PyObject
 from libc.stdint cimport uint8_t, uint64_t
+from libcpp.memory cimport make_shared, static_pointer_cast
 from libcpp.string_view cimport string_view
 
 from tensormem._core.drivers cimport Driver
 from tensormem._core.failures cimport check
+from tensormem._core.hooks cimport python_failure, resource_hooks
 from tensormem._core.native cimport (
     Access,
     AllocRequest,
     Block,
     BlockState,
+    ForeignResourceAdaptor,
+    Resource,
     ResourcePtr,
     Stats,
+    Status,
     StreamId,
     TagId,
     intern_tag,
@@ -25,8 +35,8 @@ from tensormem._core.native cimport (
     stats_value,
     tag_text,
 )
-from tensormem._core.sizes cimport size_of
-from tensormem._core.streams cimport Stream, stream_id
+from tensormem._core.sizes cimport alignment_of, size_of
+from tensormem._core.streams cimport Stream, borrow_stream, stream_id
 
 from typing import NamedTuple
 
@@ -66,9 +76,13 @@ cdef class DeviceBlock:
 
     def __dealloc__(self):
         cdef BlockState end
-        if self._owned:
+        if not self._owned:
+            return
+        if self._mr._in_python:
+            _give_back_in_python(self._mr, self.raw)
+        else:
             # Nobody is left to tell: a block that cannot be given back stays counted by its resource.
-            self._mr.native.deallocate(self.raw, self.raw.stream, &end)
+            self._mr.target.deallocate(self.raw, self.raw.stream, &end)
 
     @property
     def ptr(self):
@@ -87,7 +101,7 @@ cdef class DeviceBlock:
 
     @property
     def alignment(self):
-        """What the address is a multiple of, as asked for."""
+        """What the address is a multiple of: what was asked for, or more."""
         return 1 << self.raw.alignment_log2
 
     @property
@@ -108,13 +122,12 @@ cdef class DeviceBlock:
     @property
     def tag(self):
         """What the allocation was called; "untagged" if nothing."""
-        cdef string_view text = tag_text(self.raw.tag)
-        return text.data()[:text.size()].decode()
+        return _tag_text(self.raw.tag)
 
     @property
     def state(self):
         """"live", "retired" (given back, its stream has not passed yet), "quarantined" or "freed"."""
-        return _STATES[<uint8_t>self._mr.native.state_of(self.raw)]
+        return _STATES[<uint8_t>self._mr.target.state_of(self.raw)]
 
     @property
     def id(self):
@@ -148,15 +161,41 @@ cdef class DeviceBlock:
 cdef class DeviceMemoryResource:
     """Hands out blocks and takes them back, in stream order. The base of every resource, for host memory too.
 
-    Use one of the resources of `tensormem.mr`.
+    Subclass it to write an adaptor in Python: override `allocate` and `deallocate`, and call them on `super()`, which
+    forwards to the upstream. It can stand anywhere in a stack. (To make memory in Python, use `CallbackMemoryResource`.)
+
+    >>> import tensormem as tm
+    >>> class Counting(tm.mr.DeviceMemoryResource):
+    ...     calls = 0
+    ...     def allocate(self, nbytes, stream=None, *, alignment=None, tag=None):
+    ...         self.calls += 1
+    ...         return super().allocate(nbytes, stream, alignment=alignment, tag=tag)
+    >>> counting = Counting(tm.mr.HostMemoryResource())
+    >>> block = tm.mr.LimitingResourceAdaptor(counting, "1MiB").allocate(1024)
+    >>> counting.calls
+    1
     """
 
-    def __init__(self):
-        raise TypeError(f"{type(self).__name__} is a base class; use a resource of tensormem.mr")
+    def __init__(self, upstream_mr=None):
+        cdef DeviceMemoryResource upstream
+        if type(self) is DeviceMemoryResource or upstream_mr is None:
+            raise TypeError(f"{type(self).__name__} needs an upstream resource; the resources are in tensormem.mr")
+        upstream = upstream_of(upstream_mr)
+        context = weakref.ref(self)
+        self.adopt(
+            static_pointer_cast[Resource, ForeignResourceAdaptor](make_shared[ForeignResourceAdaptor](
+                upstream._owner, resource_hooks(<PyObject*>context, _allocate, _deallocate, _reap))),
+            upstream.driver,
+            upstream,
+        )
+        self.target = upstream.native
+        self._in_python = True
+        self._held = {}
 
     cdef adopt(self, ResourcePtr native, Driver driver, object upstream):
         self._owner = native
         self.native = native.get()
+        self.target = self.native
         self.driver = driver
         self.upstream_mr = upstream
 
@@ -168,15 +207,9 @@ cdef class DeviceMemoryResource:
         """
         cdef AllocRequest request
         cdef DeviceBlock block
-        self._check_open()
-        request.nbytes = size_of(nbytes)
-        request.stream = stream_id(stream, self.driver.native)
-        if alignment is not None:
-            request.alignment = _alignment(alignment)
-        if tag is not None:
-            request.tag = _tag(tag)
+        self._request(&request, nbytes, stream, alignment, tag)
         block = DeviceBlock.__new__(DeviceBlock)
-        check(self.native.allocate(request, &block.raw))
+        check(self.target.allocate(request, &block.raw))
         block._mr = self
         block._owned = True
         return block
@@ -188,12 +221,10 @@ cdef class DeviceMemoryResource:
         """
         cdef StreamId queue
         cdef BlockState end
-        self._check_open()
         if block._mr is not self:
-            raise errors.ForeignBlock(block.raw.generation, block.raw.address,
-                                      what=f"{block!r} was handed out by {block._mr!r}, not by {self!r}")
+            self._refuse(block)
         queue = block.raw.stream if stream is None else stream_id(stream, self.driver.native)
-        check(self.native.deallocate(block.raw, queue, &end))
+        check(self.target.deallocate(block.raw, queue, &end))
         block._owned = False
 
     @property
@@ -211,94 +242,221 @@ cdef class DeviceMemoryResource:
     def bytes_outstanding(self):
         """Bytes handed out and not yet free: live blocks, and retired ones whose streams have not passed."""
         self._check_open()
-        return self.native.bytes_outstanding()
+        return self.target.bytes_outstanding()
 
     @property
     def counters(self):
-        """Every counter of this resource, by name."""
+        """Every counter of the resource that makes the blocks, by name."""
         cdef Stats stats
         cdef int field
         self._check_open()
-        stats = self.native.stats()
+        stats = self.target.stats()
         return {kStatsFields[field].name.decode(): stats_value(stats, field) for field in range(kStatsFieldCount)}
 
     def reap_pending(self):
         """Free every retired block whose stream is proven to have passed; keep the rest."""
         self._check_open()
-        check(self.native.reap_pending())
+        check(self.target.reap_pending())
 
     @property
     def supports_block_use_tracking(self):
         """Whether `prepare_block_use` and its kin work; where they do not, they raise `StreamMisuse`."""
         self._check_open()
-        return self.native.supports_block_use_tracking()
+        return self.target.supports_block_use_tracking()
 
     def prepare_block_use(self, DeviceBlock block not None, stream, access):
         """Let `stream` wait for what a read or write of the block must come after."""
         cdef StreamId queue = self._use(block, stream)
         cdef Access kind = <Access><int>_access(access)
-        check(self.native.prepare_block_use(block.raw, queue, kind))
+        check(self.target.prepare_block_use(block.raw, queue, kind))
 
     def finish_block_use(self, DeviceBlock block not None, stream, access):
         """Record that the work queued on `stream` so far read or wrote the block."""
         cdef StreamId queue = self._use(block, stream)
         cdef Access kind = <Access><int>_access(access)
-        check(self.native.finish_block_use(block.raw, queue, kind))
+        check(self.target.finish_block_use(block.raw, queue, kind))
 
     def record_block_use(self, DeviceBlock block not None, stream):
         """Record a read on `stream` without having waited first: for work that was ordered by other means."""
         self.finish_block_use(block, stream, "read")
 
+    def launch(self, stream=None):
+        """A recorder of which blocks the work queued inside reads and writes; see `LaunchRecorder`."""
+        if not self.supports_block_use_tracking:
+            raise errors.StreamMisuse(stream_id(stream, self.driver.native),
+                                      what=f"{self!r} does not track uses across streams")
+        return LaunchRecorder(stream)
+
     @property
     def is_host_accessible(self):
         """Whether the CPU can touch the memory."""
-        return True
+        return True if self.upstream_mr is None else self.upstream_mr.is_host_accessible
 
     @property
     def is_device_accessible(self):
         """Whether a GPU can touch the memory."""
-        return False
+        return False if self.upstream_mr is None else self.upstream_mr.is_device_accessible
 
     @property
     def is_managed(self):
         """Whether the memory moves between host and GPU by itself."""
-        return False
+        return False if self.upstream_mr is None else self.upstream_mr.is_managed
+
+    def describe(self):
+        """One line about this resource alone, for pictures of a stack."""
+        return type(self).__name__
 
     def __repr__(self):
-        return f"<{type(self).__name__} on {'nothing' if self.driver is None else self.driver.name}>"
+        if self.driver is None:
+            return f"<{type(self).__name__} (never initialised)>"
+        return f"<{self.describe()} on {self.driver.name}:{self.native.device()}>"
+
+    def __str__(self):
+        lines, resource, depth = [], self, 0
+        while resource is not None:
+            lines.append("   " * (depth - 1) + "`- " * (depth > 0) + resource.describe())
+            resource, depth = resource.upstream_mr, depth + 1
+        return "\n".join(lines)
+
+    def _repr_html_(self):
+        from html import escape
+
+        return f"<pre>{escape(str(self))}</pre>"
 
     def __reduce__(self):
         raise TypeError("a resource belongs to its process and cannot be pickled; build the same one on the other side")
 
-    cdef inline int _check_open(self) except -1:
+    cdef int _check_open(self) except -1:
         if self.native is NULL:
             raise errors.InvalidArgument(f"{type(self).__name__} was never initialised; call super().__init__()")
         return 0
 
+    cdef int _request(self, AllocRequest* request, object nbytes, object stream, object alignment,
+                      object tag) except -1:
+        if self.native is NULL:
+            self._check_open()
+        request.nbytes = size_of(nbytes)
+        request.stream = stream_id(stream, self.driver.native)
+        if alignment is not None:
+            request.alignment = alignment_of(alignment)
+        if tag is not None:
+            request.tag = tag_id(tag)
+        elif _scopes_used:
+            request.tag = _current_tag.get()
+        return 0
+
+    cdef DeviceBlock _wrap(self, DeviceBlock block):
+        block._mr = self
+        block._owned = True
+        return block
+
     cdef StreamId _use(self, DeviceBlock block, object stream) except? 0xFFFFFFFFFFFFFFFF:
-        self._check_open()
         if block._mr is not self:
-            raise errors.ForeignBlock(block.raw.generation, block.raw.address,
-                                      what=f"{block!r} was handed out by {block._mr!r}, not by {self!r}")
+            self._refuse(block)
         return stream_id(stream, self.driver.native)
 
-
-cdef uint64_t _alignment(object alignment) except 0:
-    cdef uint64_t value
-    try:
-        value = size_of(alignment)
-    except errors.InvalidSize:
-        raise errors.InvalidAlignment(alignment) from None
-    if value == 0:
-        raise errors.InvalidAlignment(alignment)
-    return value
+    def _refuse(self, DeviceBlock block):
+        self._check_open()
+        raise errors.ForeignBlock(block.raw.generation, block.raw.address,
+                                  what=f"{block!r} was handed out by {block._mr!r}, not by {self!r}")
 
 
-cdef TagId _tag(object tag) except? 0xFFFFFFFF:
-    if not isinstance(tag, str):
-        raise errors.InvalidArgument(f"a tag is text, not {type(tag).__name__}")
-    cdef bytes encoded = tag.encode()
+cdef DeviceMemoryResource upstream_of(object upstream):
+    if not isinstance(upstream, DeviceMemoryResource):
+        raise errors.InvalidArgument(f"an upstream is a memory resource, not {type(upstream).__name__}")
+    (<DeviceMemoryResource>upstream)._check_open()
+    return upstream
+
+
+class LaunchRecorder:
+    """Orders the work queued inside a `with` after what it must come after, and records what it used.
+
+    >>> import tensormem as tm
+    >>> mr = tm.mr.HostMemoryResource()
+    >>> a, b = mr.allocate(64), mr.allocate(64)
+    >>> with tm.Stream(tm.drivers.host()) as stream:
+    ...     with mr.launch(stream) as use:
+    ...         use.read(a)
+    ...         use.write(b)
+    ...         mr.driver.copy(b, a, 64, stream)
+    ...     stream.synchronize()
+    """
+
+    def __init__(self, stream):
+        self._stream = stream
+        self._uses = {}
+
+    def __enter__(self):
+        return self
+
+    def read(self, block):
+        """The work reads `block`."""
+        self._prepare(block, "read")
+
+    def write(self, block):
+        """The work writes `block`."""
+        self._prepare(block, "write")
+
+    def read_write(self, block):
+        """The work reads and writes `block`."""
+        self._prepare(block, "read_write")
+
+    def _prepare(self, block, access):
+        before = self._uses.get(block)
+        if before is not None and before != access:
+            access = "read_write"
+        if before != access:
+            block.mr.prepare_block_use(block, self._stream, access)
+        self._uses[block] = access
+
+    def __exit__(self, *exc_info):
+        # Also after an exception: the work may have been queued before it.
+        uses, self._uses = self._uses, {}
+        for block, access in uses.items():
+            block.mr.finish_block_use(block, self._stream, access)
+
+
+# ---- Tags ----
+
+_current_tag = ContextVar("tensormem.tag", default=0)
+cdef bint _scopes_used = False
+
+
+class tag:
+    """Inside, allocations that are not tagged themselves get this tag, in this thread or asynchronous task.
+
+    >>> import tensormem as tm
+    >>> mr = tm.mr.HostMemoryResource()
+    >>> with tm.tag("kv-cache"):
+    ...     block = mr.allocate(64)
+    >>> block.tag
+    'kv-cache'
+    """
+
+    def __init__(self, text):
+        self._id = tag_id(text)
+        self._tokens = []
+
+    def __enter__(self):
+        global _scopes_used
+        _scopes_used = True
+        self._tokens.append(_current_tag.set(self._id))
+        return self
+
+    def __exit__(self, *exc_info):
+        _current_tag.reset(self._tokens.pop())
+
+
+cdef TagId tag_id(object text) except? 0xFFFFFFFF:
+    if not isinstance(text, str):
+        raise errors.InvalidArgument(f"a tag is text, not {type(text).__name__}")
+    cdef bytes encoded = text.encode()
     return intern_tag(string_view(<const char*>encoded, len(encoded)))
+
+
+cdef str _tag_text(TagId tag):
+    cdef string_view text = tag_text(tag)
+    return text.data()[:text.size()].decode()
 
 
 cdef int _access(object access) except 0:
@@ -306,3 +464,64 @@ cdef int _access(object access) except 0:
     if found is None:
         raise errors.InvalidArgument(f"access is one of {', '.join(_ACCESSES)}, not {access!r}")
     return found
+
+
+# ---- Resources written in Python, called by native code above them ----
+
+cdef void _allocate(PyObject* held, const AllocRequest* request, Block* block, Status* status) noexcept with gil:
+    cdef DeviceMemoryResource self
+    try:
+        self = _alive(<object>held)
+        made = self.allocate(request.nbytes, borrow_stream(self.driver, request.stream), alignment=request.alignment,
+                             tag=None if request.tag == 0 else _tag_text(request.tag))
+        if type(made) is not DeviceBlock:
+            raise TypeError(f"allocate of {type(self).__name__} must give a DeviceBlock, not {type(made).__name__}")
+        self._held[(<DeviceBlock>made).raw.generation] = made
+        block[0] = (<DeviceBlock>made).raw
+    except BaseException as error:
+        status[0] = python_failure(<PyObject*>error, "a resource written in Python raised", request.nbytes)
+
+
+cdef void _deallocate(PyObject* held, const Block* block, StreamId stream, Status* status) noexcept with gil:
+    cdef DeviceMemoryResource self
+    try:
+        self = _alive(<object>held)
+        kept = self._held.get(block.generation)
+        if kept is None:
+            raise errors.UseAfterFree(block.generation, block.address)
+        self.deallocate(kept, borrow_stream(self.driver, stream))
+        del self._held[block.generation]
+    except BaseException as error:
+        status[0] = python_failure(<PyObject*>error, "a resource written in Python raised", block.nbytes)
+
+
+cdef void _reap(PyObject* held, Status* status) noexcept with gil:
+    try:
+        _alive(<object>held).reap_pending()
+    except BaseException as error:
+        status[0] = python_failure(<PyObject*>error, "a resource written in Python raised", 0)
+
+
+def _alive(reference):
+    resource = reference()
+    if resource is None:
+        raise errors.InternalError("a resource written in Python is gone while its stack is in use")
+    return resource
+
+
+cdef _give_back_in_python(DeviceMemoryResource mr, const Block& raw):
+    # The dropped block cannot be passed on any more: a twin goes the way its owner would have sent it.
+    cdef DeviceBlock twin = DeviceBlock.__new__(DeviceBlock)
+    twin.raw = raw
+    mr._wrap(twin)
+    try:
+        mr.deallocate(twin)
+    except Exception as error:
+        twin._owned = False
+        sys.unraisablehook(_dropped(error, mr))
+
+
+def _dropped(error, mr):
+    from tensormem._core.streams import _Unraisable
+
+    return _Unraisable((type(error), error, error.__traceback__, "in giving back a dropped block", mr))

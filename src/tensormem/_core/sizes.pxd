@@ -9,6 +9,7 @@ cdef extern from "Python.h":
 
 cdef uint64_t size_slow(object value) except? 0xFFFFFFFFFFFFFFFF
 cdef uint64_t address_of(object value) except? 0xFFFFFFFFFFFFFFFF
+cdef uint64_t alignment_of(object value) except 0
 
 
 # A size given by a caller: a whole number, not negative, below 2**63. Whether 0 is allowed is the callee's rule.

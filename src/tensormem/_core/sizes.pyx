@@ -1,4 +1,5 @@
-# cython: language_level=3
+# cython: language_level=3, freethreading_compatible=True
+"""Owns: the crossing of integers from Python: sizes, alignments and addresses."""
 from tensormem import errors
 from tensormem.units import parse_size
 
@@ -16,3 +17,15 @@ cdef uint64_t address_of(object value) except? 0xFFFFFFFFFFFFFFFF:
     if not 0 <= number < 2**64:
         raise errors.InvalidArgument(f"an address has 64 bits: {number:#x} does not fit")
     return <uint64_t>number
+
+
+cdef uint64_t alignment_of(object value) except 0:
+    # Whether it is a power of two is the callee's rule; what does not fit at all is refused here.
+    cdef uint64_t number
+    try:
+        number = size_of(value)
+    except errors.InvalidSize:
+        raise errors.InvalidAlignment(value) from None
+    if number == 0:
+        raise errors.InvalidAlignment(value)
+    return number

@@ -22,6 +22,10 @@ cdef class Event:
     cdef object __weakref__
 
 
+# A Stream for an id that somebody else owns.
+cdef Stream borrow_stream(Driver driver, StreamId stream)
+
+
 # The id behind what a caller passed as `stream`, for work on `driver`; None is the default stream.
 cdef StreamId stream_id_slow(object stream, NativeDriver* driver) except? 0xFFFFFFFFFFFFFFFF
 

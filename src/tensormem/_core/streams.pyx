@@ -52,8 +52,7 @@ cdef class Stream:
     @staticmethod
     def default(Driver driver not None, int32_t device=0):
         """The driver's default stream. On the host its work is done when the call returns."""
-        cdef Stream stream = Stream.__new__(Stream)
-        stream.driver = driver
+        cdef Stream stream = borrow_stream(driver, 0)
         stream.device = device
         return stream
 
@@ -249,6 +248,13 @@ cdef class Event:
 
     def __reduce__(self):
         raise TypeError("an event belongs to its process and cannot be pickled")
+
+
+cdef Stream borrow_stream(Driver driver, StreamId id):
+    cdef Stream stream = Stream.__new__(Stream)
+    stream.driver = driver
+    stream._id = id
+    return stream
 
 
 cdef EventHandle _handle(Event event) except NULL:

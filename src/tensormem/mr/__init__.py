@@ -1,8 +1,46 @@
 """Owns: memory resources as users see them: who hands out blocks and takes them back.
 
-Must not know: tensors, reports.
+`*MemoryResource` makes memory or cuts it up, `*ResourceAdaptor` wraps an `upstream_mr`. Must not know: tensors, reports.
 """
 
-from tensormem._core import BlockId, DeviceBlock, DeviceMemoryResource, HostMemoryResource
+from tensormem._core import (
+    AlignedResourceAdaptor,
+    BlockId,
+    BudgetReservation,
+    CallbackMemoryResource,
+    DeviceBlock,
+    DeviceMemoryResource,
+    FailureCallbackResourceAdaptor,
+    FaultInjectionResourceAdaptor,
+    HostMemoryResource,
+    LaunchRecorder,
+    LimitingResourceAdaptor,
+    PinnedMemoryResource,
+    PoolMemoryResource,
+    PrefetchResourceAdaptor,
+    PressureResourceAdaptor,
+    Statistics,
+    StatisticsResourceAdaptor,
+    tag,
+)
 
-__all__ = ["BlockId", "DeviceBlock", "DeviceMemoryResource", "HostMemoryResource"]
+__all__ = [
+    "AlignedResourceAdaptor",
+    "BlockId",
+    "BudgetReservation",
+    "CallbackMemoryResource",
+    "DeviceBlock",
+    "DeviceMemoryResource",
+    "FailureCallbackResourceAdaptor",
+    "FaultInjectionResourceAdaptor",
+    "HostMemoryResource",
+    "LaunchRecorder",
+    "LimitingResourceAdaptor",
+    "PinnedMemoryResource",
+    "PoolMemoryResource",
+    "PrefetchResourceAdaptor",
+    "PressureResourceAdaptor",
+    "Statistics",
+    "StatisticsResourceAdaptor",
+    "tag",
+]

@@ -1,0 +1,29 @@
+from collections.abc import Callable
+
+from tensormem._core.resources import DeviceMemoryResource
+from tensormem._core.streams import Stream
+
+class HostMemoryResource(DeviceMemoryResource):
+    def __init__(self, *, huge_pages: bool = False, numa_node: int | None = None, zeroed: bool = False) -> None: ...
+    @property
+    def huge_pages(self) -> bool: ...
+    @property
+    def numa_node(self) -> int | None: ...
+    @property
+    def zeroed(self) -> bool: ...
+
+class PinnedMemoryResource(DeviceMemoryResource):
+    def __init__(self) -> None: ...
+
+class CallbackMemoryResource(DeviceMemoryResource):
+    def __init__(
+        self,
+        allocate_func: Callable[[int, Stream], int | None],
+        deallocate_func: Callable[[int, int, Stream], object],
+        *,
+        alignment: int = 256,
+    ) -> None: ...
+    @property
+    def allocate_func(self) -> Callable[[int, Stream], int | None]: ...
+    @property
+    def deallocate_func(self) -> Callable[[int, int, Stream], object]: ...

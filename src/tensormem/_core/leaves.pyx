@@ -1,0 +1,151 @@
+# cython: language_level=3, freethreading_compatible=True
+"""Owns: the leaves of a stack: resources that make memory instead of cutting up somebody else's."""
+import os
+
+from cpython.ref cimport PyObject
+from libc.stdint cimport int32_t, uint64_t
+from libcpp.memory cimport make_shared, static_pointer_cast
+
+from tensormem._core.drivers cimport Driver
+from tensormem._core.hooks cimport memory_callbacks, python_failure
+from tensormem._core.native cimport (
+    AllocationOptions,
+    AllocRequest,
+    CallbackMemoryResource as NativeCallbackMemoryResource,
+    MemoryKind,
+    PlainMemoryResource,
+    Resource,
+    ResourcePtr,
+    Status,
+    StreamId,
+)
+from tensormem._core.resources cimport DeviceMemoryResource
+from tensormem._core.sizes cimport address_of, alignment_of
+from tensormem._core.streams cimport borrow_stream
+
+from tensormem import errors
+from tensormem._core import drivers
+
+
+cdef ResourcePtr _plain(Driver driver, int32_t device, const AllocationOptions& options):
+    return static_pointer_cast[Resource, PlainMemoryResource](
+        make_shared[PlainMemoryResource](driver.native[0], device, options))
+
+
+cdef class HostMemoryResource(DeviceMemoryResource):
+    """Main memory, straight from the operating system.
+
+    `huge_pages` asks for 2 MiB pages (large blocks get them where the system can), `numa_node` puts the memory on one
+    node, `zeroed` clears it.
+
+    >>> import tensormem as tm
+    >>> mr = tm.mr.HostMemoryResource(zeroed=True)
+    >>> block = mr.allocate("1MiB", alignment=4096)
+    >>> block.ptr % 4096, mr.bytes_outstanding
+    (0, 1048576)
+    """
+
+    cdef readonly bint huge_pages
+    cdef readonly object numa_node
+    cdef readonly bint zeroed
+
+    def __init__(self, *, bint huge_pages=False, numa_node=None, bint zeroed=False):
+        cdef AllocationOptions options
+        cdef Driver driver = drivers.host()
+        options.kind = MemoryKind.device
+        options.huge_pages = huge_pages
+        options.zeroed = zeroed
+        if numa_node is not None:
+            options.numa_node = _node(numa_node)
+        self.huge_pages = huge_pages
+        self.numa_node = numa_node
+        self.zeroed = zeroed
+        self.adopt(_plain(driver, 0, options), driver, None)
+
+
+cdef class PinnedMemoryResource(DeviceMemoryResource):
+    """Main memory that is locked in place, so that devices reach it directly and it is never swapped out.
+
+    How much a process may lock is limited (`tensormem doctor` tells).
+
+    >>> import tensormem as tm
+    >>> mr = tm.mr.PinnedMemoryResource()
+    >>> mr.deallocate(mr.allocate("64KiB"))
+    """
+
+    def __init__(self):
+        cdef AllocationOptions options
+        cdef Driver driver = drivers.host()
+        options.kind = MemoryKind.pinned
+        self.adopt(_plain(driver, 0, options), driver, None)
+
+
+cdef class CallbackMemoryResource(DeviceMemoryResource):
+    """Memory from two functions of yours.
+
+    `allocate_func(nbytes, stream)` gives an address, a multiple of `alignment`; 0 or a `MemoryError` means that there is
+    no memory. `deallocate_func(address, nbytes, stream)` takes it back. What else they raise becomes `CallbackFailed`.
+
+    >>> import ctypes
+    >>> import tensormem as tm
+    >>> kept = {}
+    >>> def take(nbytes, stream):
+    ...     buffer = ctypes.create_string_buffer(nbytes)
+    ...     kept[ctypes.addressof(buffer)] = buffer
+    ...     return ctypes.addressof(buffer)
+    >>> def give_back(address, nbytes, stream):
+    ...     del kept[address]
+    >>> mr = tm.mr.CallbackMemoryResource(take, give_back, alignment=1)
+    >>> block = mr.allocate(1000)
+    >>> len(kept)
+    1
+    >>> mr.deallocate(block)
+    >>> len(kept)
+    0
+    """
+
+    cdef readonly object allocate_func
+    cdef readonly object deallocate_func
+
+    def __init__(self, allocate_func, deallocate_func, *, alignment=256):
+        for function in (allocate_func, deallocate_func):
+            if not callable(function):
+                raise errors.InvalidArgument(f"a callback is something to call, not {type(function).__name__}")
+        cdef Driver driver = drivers.host()
+        cdef uint64_t aligned = alignment_of(alignment)
+        context = (allocate_func, deallocate_func, driver)
+        self.allocate_func = allocate_func
+        self.deallocate_func = deallocate_func
+        self.adopt(
+            static_pointer_cast[Resource, NativeCallbackMemoryResource](
+                make_shared[NativeCallbackMemoryResource](
+                    driver.native[0], 0, memory_callbacks(<PyObject*>context, _take, _give_back), aligned)),
+            driver,
+            None,
+        )
+
+
+cdef void _take(PyObject* held, const AllocRequest* request, uint64_t* address, Status* status) noexcept with gil:
+    context = <tuple>held
+    try:
+        given = context[0](request.nbytes, borrow_stream(context[2], request.stream))
+        address[0] = 0 if given is None else address_of(given)
+    except BaseException as error:
+        status[0] = python_failure(<PyObject*>error, "the allocate function raised", request.nbytes)
+
+
+cdef void _give_back(PyObject* held, uint64_t address, uint64_t nbytes, StreamId stream,
+                     Status* status) noexcept with gil:
+    context = <tuple>held
+    try:
+        context[1](address, nbytes, borrow_stream(context[2], stream))
+    except BaseException as error:
+        status[0] = python_failure(<PyObject*>error, "the deallocate function raised", nbytes)
+
+
+cdef int _node(object node) except -1:
+    # The kernel lists the nodes it has; without the list there is one.
+    exists = isinstance(node, int) and node >= 0 and (node == 0 or os.path.isdir(f"/sys/devices/system/node/node{node}"))
+    if not exists:
+        raise errors.InvalidArgument(f"numa_node {node!r} does not exist on this machine")
+    return node
