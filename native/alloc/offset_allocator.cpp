@@ -90,7 +90,7 @@ inline OffsetAllocator::Ref OffsetAllocator::find(std::uint64_t need) const noex
   // With no second member this is the first class of the next word: it fits too, or is empty.
   const auto next = base + static_cast<SizeClass>(std::countr_zero(members & (members - 1)));
   const Candidate lowest = lower(lower_of_first_two(nearest), lower_of_first_two(next));
-  const bool exact_is_lower = (at(exact).size >= need) & (at(exact).offset < lowest.offset);
+  const bool exact_is_lower = at(exact).size >= need && at(exact).offset < lowest.offset;
   return exact_is_lower ? exact : lowest.ref;
 }
 

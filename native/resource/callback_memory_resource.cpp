@@ -16,7 +16,8 @@ Status CallbackMemoryResource::take(const AllocRequest& request, std::uint64_t* 
   if (given == 0) return Status::fail(Code::out_of_memory, "the callback returned 0", request.nbytes);
   if (!is_aligned(given, must_align ? alignment_ : request.alignment)) {
     TM_TRY(callbacks_.give_back(given, wanted.nbytes, request.stream));
-    return Status::fail(Code::invalid_alignment, "the callback's address is not a multiple of what it promised", alignment_);
+    return Status::fail(Code::invalid_alignment, "the callback's address is not a multiple of what it promised",
+                        alignment_);
   }
   *address = align_up(given, request.alignment);
   if (!must_align) return {};

@@ -66,7 +66,7 @@ Status PoolMemoryResource::allocate_slowly(const AllocRequest& request, Block* b
 // Takes a pending range of another stream, behind an event of that stream.
 bool PoolMemoryResource::steal(const AllocRequest& request, Block* block, Status* failure) {
   for (auto& [stream, ranges] : pending_) {
-    if (stream == request.stream || ranges.bytes() < request.nbytes) continue;
+    if (stream == request.stream || ranges.bytes() < range_bytes(request)) continue;
     EventRef behind;
     Status ordered = order_.mark(stream, &behind);
     if (ordered.ok()) ordered = order_.wait_for(Uses{{stream, behind}}, request.stream);
@@ -170,12 +170,13 @@ Status PoolMemoryResource::wait_for_pending() {
 
 // Half of what there is, so that the number of chunks stays small however large the pool becomes.
 std::uint64_t PoolMemoryResource::step() const {
+  if (options_.chunk_bytes != 0) return options_.chunk_bytes;
   return align_up(std::max(kSmallestChunk, reserved_ / 2), kSmallestChunk);
 }
 
 Status PoolMemoryResource::grow(const AllocRequest& request) {
   const std::uint64_t alignment = std::max(request.alignment, kChunkAlignment);
-  const std::uint64_t need = align_up(request.nbytes, kPoolGranule);
+  const std::uint64_t need = align_up(range_bytes(request), kPoolGranule);
   std::uint64_t wanted = 0;
   {
     const std::lock_guard lock(lock_);
@@ -255,6 +256,11 @@ Status PoolMemoryResource::give_back(const std::vector<Block>& chunks) {
     if (!given.ok() && first_failure.ok()) first_failure = std::move(given);
   }
   return first_failure;
+}
+
+Status PoolMemoryResource::refuse_large(std::uint64_t nbytes) const {
+  return Status::fail(Code::out_of_memory, "no block of this resource is that large", nbytes, usage().total_free,
+                      options_.block_bytes);
 }
 
 PoolUsage PoolMemoryResource::usage() const {

@@ -15,11 +15,14 @@ PoolMemoryResource::PoolMemoryResource(ResourcePtr upstream, const PoolOptions& 
     : Resource(upstream->driver(), upstream->device()),
       upstream_(std::move(upstream)),
       options_(options),
+      largest_block_(options.block_bytes == 0 ? kNoOverflowLimit : options.block_bytes),
       default_is_inline_(driver().stream_is_inline(kDefaultStream)),
       order_(driver(), device()) {}
 
 Status PoolMemoryResource::allocate(const AllocRequest& request, Block* block) {
   TM_TRY(check_request(request));
+  if (request.nbytes > largest_block_) [[unlikely]]
+    return refuse_large(request.nbytes);
   {
     const std::lock_guard lock(lock_);
     if (runs_inline(request.stream)) [[likely]] {
@@ -98,12 +101,13 @@ Status PoolMemoryResource::finish_block_use(const Block& block, StreamId stream,
 // ---- ranges -------------------------------------------------------------------------------------------------------
 
 bool PoolMemoryResource::take_free(const AllocRequest& request, Block* block) {
+  const std::uint64_t need = range_bytes(request);
   for (std::uint32_t index = 0; index < chunks_.size(); ++index) {
     PoolChunk* chunk = chunks_[index].get();
-    if (chunk == nullptr || chunk->space.total_free() < request.nbytes) continue;
+    if (chunk == nullptr || chunk->space.total_free() < need) continue;
     if (!is_aligned(chunk->memory.address, request.alignment)) continue;
     Allocation range;
-    if (!chunk->space.allocate(request.nbytes, request.alignment, &range).ok()) continue;
+    if (!chunk->space.allocate(need, request.alignment, &range).ok()) continue;
     hand_out(request, {index, range.node}, block);
     return true;
   }
@@ -111,7 +115,7 @@ bool PoolMemoryResource::take_free(const AllocRequest& request, Block* block) {
 }
 
 bool PoolMemoryResource::take_pending(PendingRanges& ranges, const AllocRequest& request, Block* block) {
-  const std::uint64_t need = align_up(request.nbytes, kPoolGranule);
+  const std::uint64_t need = align_up(range_bytes(request), kPoolGranule);
   const auto fits = [&](const PendingRange& range) {
     return is_aligned(chunks_[range.name.chunk]->address_of(range.name.node), request.alignment);
   };

@@ -25,6 +25,8 @@ struct PoolOptions {
   std::uint64_t initial_bytes = 0;
   std::uint64_t maximum_bytes = kNoOverflowLimit;
   std::uint64_t release_threshold = kNoOverflowLimit;  // reserved bytes above which empty chunks go back at once
+  std::uint64_t block_bytes = 0;                       // when set, every block takes this much, and none more
+  std::uint64_t chunk_bytes = 0;                       // when set, it grows by this much at a time
 };
 
 struct PoolUsage {
@@ -75,6 +77,9 @@ class PoolMemoryResource final : public Resource {
 
   // With the lock.
   bool runs_inline(StreamId stream) const { return stream == kDefaultStream && default_is_inline_; }
+  std::uint64_t range_bytes(const AllocRequest& request) const {
+    return options_.block_bytes == 0 ? request.nbytes : options_.block_bytes;
+  }
   bool take_free(const AllocRequest& request, Block* block);
   bool take_pending(PendingRanges& ranges, const AllocRequest& request, Block* block);
   void hand_out(const AllocRequest& request, RangeName name, Block* block);
@@ -93,6 +98,7 @@ class PoolMemoryResource final : public Resource {
   PoolUsage usage_locked() const;
 
   // Without it.
+  Status refuse_large(std::uint64_t nbytes) const;
   Status allocate_slowly(const AllocRequest& request, Block* block);
   Status deallocate_tracked(const Block& block, StreamId stream, BlockState* end);
   Status grow(const AllocRequest& request);
@@ -102,6 +108,7 @@ class PoolMemoryResource final : public Resource {
 
   const ResourcePtr upstream_;
   const PoolOptions options_;
+  const std::uint64_t largest_block_;
   const bool default_is_inline_;
   StreamOrder order_;
 

@@ -40,7 +40,7 @@ void map_writable(std::uint64_t address, std::uint64_t size, PhysicalHandle phys
 
 bool all_are(std::uint64_t address, std::uint64_t size, char value) {
   const char* const bytes = reinterpret_cast<const char*>(address);
-  return std::all_of(bytes, bytes + size, [&](char byte) { return byte == value; });
+  return bytes[0] == value && std::memcmp(bytes, bytes + 1, size - 1) == 0;
 }
 
 std::uint64_t actual_areas() {

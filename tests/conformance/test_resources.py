@@ -59,6 +59,21 @@ class TestPoolOfPool(ResourceConformance):
         return mr.PoolMemoryResource(mr.PoolMemoryResource(mr.HostMemoryResource()))
 
 
+class TestFixedSizeMemoryResource(ResourceConformance):
+    def make(self) -> mr.DeviceMemoryResource:
+        return mr.FixedSizeMemoryResource(mr.HostMemoryResource(), "1MiB", 8)
+
+
+class TestBinningMemoryResource(ResourceConformance):
+    def make(self) -> mr.DeviceMemoryResource:
+        return mr.BinningMemoryResource(mr.PoolMemoryResource(mr.HostMemoryResource()), 8, 18)
+
+
+class TestArenaMemoryResource(ResourceConformance):
+    def make(self) -> mr.DeviceMemoryResource:
+        return mr.ArenaMemoryResource(mr.HostMemoryResource(), "256MiB")
+
+
 class TestLimitingResourceAdaptor(ResourceConformance):
     def make(self) -> mr.DeviceMemoryResource:
         return mr.LimitingResourceAdaptor(mr.PoolMemoryResource(mr.HostMemoryResource()), "256MiB")

@@ -23,7 +23,7 @@
   X(unlock_pages, "munlock")         \
   X(bind_node, "mbind")              \
   X(create_thread, "pthread_create") \
-  X(heap, "aligned_alloc")           \
+  X(heap, "malloc")                  \
   X(read_file, "open")
 
 namespace tensormem::host {

@@ -13,8 +13,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdlib>
-#include <cstring>
+#include <iterator>
+#include <thread>
 
 #include "base/align.hpp"
 #include "driver/host/fault_plan.hpp"
@@ -213,21 +215,27 @@ int start_thread(pthread_t* thread, void* (*body)(void*), void* argument, const 
 
 void join_thread(pthread_t thread) noexcept { pthread_join(thread, nullptr); }
 
+// The C library's aligned allocation takes several times as long as its plain one, so the block is placed in a plain
+// one and the address of that kept in front of it.
 int heap_allocate(std::uint64_t nbytes, std::uint64_t alignment, bool zeroed, std::uint64_t* address) noexcept {
   TM_CONSULT(heap);
-  void* got = nullptr;
-  if (zeroed && alignment <= alignof(std::max_align_t)) {
-    got = std::calloc(1, nbytes);
-    if (got == nullptr) return ENOMEM;
-  } else {
-    if (const int error = ::posix_memalign(&got, alignment, nbytes); error != 0) return error;
-    if (zeroed) std::memset(got, 0, nbytes);
-  }
+  const bool placed = alignment > alignof(std::max_align_t);
+  std::uint64_t whole = nbytes;
+  if (placed && !checked_add(nbytes, alignment, &whole)) return ENOMEM;
+  void* const got = zeroed ? std::calloc(1, whole) : std::malloc(whole);
+  if (got == nullptr) return ENOMEM;
   *address = reinterpret_cast<std::uint64_t>(got);
+  if (!placed) return 0;
+  // At least alignof(max_align_t) above the beginning, because both are multiples of it.
+  *address = align_down(*address + alignment, alignment);
+  static_cast<void**>(pointer(*address))[-1] = got;
   return 0;
 }
 
-void heap_free(std::uint64_t address) noexcept { std::free(pointer(address)); }
+void heap_free(std::uint64_t address, std::uint64_t alignment) noexcept {
+  const bool placed = alignment > alignof(std::max_align_t);
+  std::free(placed ? static_cast<void**>(pointer(address))[-1] : pointer(address));
+}
 
 int read_text(const char* path, char* buffer, std::size_t capacity) noexcept {
   TM_CONSULT(read_file);
@@ -276,6 +284,8 @@ std::uint64_t monotonic_nanoseconds() noexcept {
   ::clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
 }
+
+unsigned processor_count() noexcept { return std::max(1U, std::thread::hardware_concurrency()); }
 
 int register_fork_handlers(void (*prepare)(), void (*parent)(), void (*child)()) noexcept {
   return pthread_atfork(prepare, parent, child);

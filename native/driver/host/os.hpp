@@ -49,12 +49,13 @@ int close(int fd) noexcept;
 int start_thread(pthread_t* thread, void* (*body)(void*), void* argument, const char* name) noexcept;
 void join_thread(pthread_t thread) noexcept;
 int heap_allocate(std::uint64_t nbytes, std::uint64_t alignment, bool zeroed, std::uint64_t* address) noexcept;
-void heap_free(std::uint64_t address) noexcept;
+void heap_free(std::uint64_t address, std::uint64_t alignment) noexcept;
 // The beginning of a text file, always ended with a zero byte.
 int read_text(const char* path, char* buffer, std::size_t capacity) noexcept;
 int count_lines(const char* path, std::uint64_t* lines) noexcept;
 
 std::uint64_t page_size() noexcept;
+unsigned processor_count() noexcept;
 std::uint64_t monotonic_nanoseconds() noexcept;
 int register_fork_handlers(void (*prepare)(), void (*parent)(), void (*child)()) noexcept;
 

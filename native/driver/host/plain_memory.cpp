@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
 #include <cstdlib>
 #include <new>
 #include <utility>
@@ -18,7 +17,7 @@ namespace {
 
 constexpr std::uint64_t kLargestAlignment = 1ULL << 40;
 // Beyond these the heap would waste or touch more than pages of our own cost.
-constexpr std::uint64_t kLargestHeapAlignment = 64 << 10;
+constexpr std::uint64_t kLargestHeapAlignment = 4 << 10;
 constexpr std::uint64_t kLargestHeapZeroed = 256 << 10;
 
 bool wants_huge_pages(std::uint64_t nbytes, const AllocationOptions& options) {
@@ -74,8 +73,7 @@ Status PlainMemory::allocate(std::uint64_t nbytes, const AllocationOptions& opti
   if (gauge_.is_too_large(nbytes)) [[unlikely]]
     return out_of_memory(nbytes, "more than all memory of this machine");
   if (needs_own_pages(nbytes, options)) return allocate_pages(nbytes, options, address);
-  const std::uint64_t alignment = std::max<std::uint64_t>(options.alignment, alignof(std::max_align_t));
-  if (os::heap_allocate(nbytes, alignment, options.zeroed, address) != 0) [[unlikely]]
+  if (os::heap_allocate(nbytes, options.alignment, options.zeroed, address) != 0) [[unlikely]]
     return out_of_memory(nbytes, "the heap cannot grow by this much");
   return {};
 }
@@ -147,7 +145,7 @@ Status PlainMemory::check_deallocate(std::uint64_t address, std::uint64_t nbytes
 Status PlainMemory::deallocate(std::uint64_t address, std::uint64_t nbytes, const AllocationOptions& options) noexcept {
   TM_TRY(check_deallocate(address, nbytes, options));
   if (needs_own_pages(nbytes, options)) return deallocate_pages(address, nbytes);
-  os::heap_free(address);
+  os::heap_free(address, options.alignment);
   return {};
 }
 

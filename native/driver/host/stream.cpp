@@ -11,6 +11,17 @@ namespace {
 
 thread_local Stream* t_current = nullptr;
 
+// How long to look before sleeping: a few microseconds, which is what falling asleep and being woken would take.
+const int kSpins = os::processor_count() > 1 ? 100 : 0;
+
+void pause_processor() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
 StreamId id_of(std::uint32_t slot, std::uint32_t serial) { return (static_cast<StreamId>(serial) << 32) | slot; }
 
 }  // namespace
@@ -33,7 +44,7 @@ Status Stream::close(std::uint32_t serial) noexcept {
   std::unique_lock lock(mutex_);
   if (serial_ != serial) return refuse(serial);
   serial_ = 0;
-  wait_locked(lock, submitted_);
+  wait_locked(lock, submitted_.load(std::memory_order_relaxed));
   if (!has_worker_) return {};
   stopping_ = true;
   work_added_.notify_one();
@@ -55,42 +66,53 @@ Status Stream::start_worker() noexcept {
   return {};
 }
 
-Status Stream::enqueue(const Task& task) noexcept {
+Status Stream::enqueue(const Task& task, bool* must_wake) noexcept {
   if (!has_worker_) TM_TRY(start_worker());
   if (!queue_.push(task)) return Status::fail(Code::out_of_memory, "no memory for the stream's queue", sizeof(Task));
-  ++submitted_;
-  if (asleep_) {
-    asleep_ = false;
-    work_added_.notify_one();
-  }
+  submitted_.fetch_add(1, std::memory_order_release);
+  *must_wake = asleep_;
+  asleep_ = false;
   return {};
 }
 
+// The worker is woken after the lock is free: it would wake only to wait for it.
 Status Stream::submit(std::uint32_t serial, const Task& task) noexcept {
-  const std::lock_guard lock(mutex_);
-  if (serial_ != serial) return refuse(serial);
-  return enqueue(task);
+  bool must_wake = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (serial_ != serial) return refuse(serial);
+    TM_TRY(enqueue(task, &must_wake));
+  }
+  if (must_wake) work_added_.notify_one();
+  return {};
 }
 
 Status Stream::mark(std::uint32_t serial, const Task& marker, std::uint64_t* point, bool* passed) noexcept {
-  const std::lock_guard lock(mutex_);
-  if (serial_ != serial) return refuse(serial);
-  const bool idle = has_passed(submitted_);
-  if (!idle) TM_TRY(enqueue(marker));
-  *passed = idle;
-  *point = submitted_;
+  bool must_wake = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (serial_ != serial) return refuse(serial);
+    const bool idle = has_passed(submitted_.load(std::memory_order_relaxed));
+    if (!idle) TM_TRY(enqueue(marker, &must_wake));
+    *passed = idle;
+    *point = submitted_.load(std::memory_order_relaxed);
+  }
+  if (must_wake) work_added_.notify_one();
   return {};
 }
 
 Status Stream::submitted(std::uint32_t serial, std::uint64_t* point) noexcept {
   const std::lock_guard lock(mutex_);
   if (serial_ != serial) return refuse(serial);
-  *point = submitted_;
+  *point = submitted_.load(std::memory_order_relaxed);
   return {};
 }
 
 void Stream::wait(std::uint64_t point) noexcept {
-  if (has_passed(point)) return;
+  for (int i = 0; i <= kSpins; ++i) {
+    if (has_passed(point)) return;
+    pause_processor();
+  }
   TM_ASSERT(current() != this);
   std::unique_lock lock(mutex_);
   wait_locked(lock, point);
@@ -108,9 +130,18 @@ void* Stream::run_worker(void* stream) noexcept {
   return nullptr;
 }
 
+void Stream::spin_for_work() const noexcept {
+  for (int i = 0; i < kSpins && has_passed(submitted_.load(std::memory_order_acquire)); ++i) pause_processor();
+}
+
 void Stream::work() noexcept {
   std::unique_lock lock(mutex_);
   while (true) {
+    if (queue_.empty() && !stopping_) {
+      lock.unlock();
+      spin_for_work();
+      lock.lock();
+    }
     while (queue_.empty() && !stopping_) {
       asleep_ = true;
       work_added_.wait(lock);

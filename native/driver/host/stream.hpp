@@ -55,16 +55,17 @@ class Stream {
   void work() noexcept;
   Status refuse(std::uint32_t serial) const noexcept;
   Status start_worker() noexcept;
-  Status enqueue(const Task& task) noexcept;
+  Status enqueue(const Task& task, bool* must_wake) noexcept;
+  void spin_for_work() const noexcept;
   void wait_locked(std::unique_lock<std::mutex>& lock, std::uint64_t point) noexcept;
 
   const std::uint32_t slot_;
   std::mutex mutex_;
   std::condition_variable work_added_;
   std::condition_variable work_done_;
-  // All below are guarded by the mutex; `completed_` may also be read without it.
+  // All below are guarded by the mutex; the two ends of the timeline may also be read without it.
   TaskQueue queue_;
-  std::uint64_t submitted_ = 0;
+  std::atomic<std::uint64_t> submitted_{0};
   std::atomic<std::uint64_t> completed_{0};
   std::uint32_t serial_ = 0;  // 0: closed, or closing
   std::uint32_t waiters_ = 0;

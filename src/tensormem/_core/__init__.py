@@ -5,6 +5,7 @@ here, so that the order of the layers can be checked.
 from tensormem._core import adaptors as _adaptors
 from tensormem._core import drivers as _drivers
 from tensormem._core import faults as _faults
+from tensormem._core import interop as _interop
 from tensormem._core import leaves as _leaves
 from tensormem._core import resources as _resources
 from tensormem._core import streams as _streams
@@ -27,6 +28,9 @@ CallbackMemoryResource = _leaves.CallbackMemoryResource
 HostMemoryResource = _leaves.HostMemoryResource
 PinnedMemoryResource = _leaves.PinnedMemoryResource
 
+ArenaMemoryResource = _suballocators.ArenaMemoryResource
+BinningMemoryResource = _suballocators.BinningMemoryResource
+FixedSizeMemoryResource = _suballocators.FixedSizeMemoryResource
 PoolMemoryResource = _suballocators.PoolMemoryResource
 
 AlignedResourceAdaptor = _adaptors.AlignedResourceAdaptor
@@ -38,6 +42,15 @@ PrefetchResourceAdaptor = _adaptors.PrefetchResourceAdaptor
 PressureResourceAdaptor = _adaptors.PressureResourceAdaptor
 Statistics = _adaptors.Statistics
 StatisticsResourceAdaptor = _adaptors.StatisticsResourceAdaptor
+
+BlockBytes = _interop.BlockBytes
+NumpyAllocator = _interop.NumpyAllocator
+check_numpy_table = _interop.check_numpy_table
+device_hook_blocks = _interop.device_hook_blocks
+device_hook_failures = _interop.device_hook_failures
+device_hook_last_error = _interop.device_hook_last_error
+native_library = _interop.native_library
+set_device_hook = _interop.set_device_hook
 
 arm_fault = _faults.arm
 disarm_faults = _faults.disarm

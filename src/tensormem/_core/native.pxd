@@ -4,6 +4,7 @@ from libcpp cimport bool as cbool
 from libcpp.memory cimport shared_ptr
 from libcpp.string cimport string
 from libcpp.string_view cimport string_view
+from libcpp.vector cimport vector
 
 
 cdef extern from "base/status.hpp" namespace "tensormem" nogil:
@@ -186,6 +187,8 @@ cdef extern from "resource/pool_memory_resource.hpp" namespace "tensormem" nogil
         uint64_t initial_bytes
         uint64_t maximum_bytes
         uint64_t release_threshold
+        uint64_t block_bytes
+        uint64_t chunk_bytes
     cdef cppclass PoolUsage:
         uint64_t reserved_bytes
         uint64_t total_free
@@ -281,3 +284,21 @@ cdef extern from "resource/foreign_resource_adaptor.hpp" namespace "tensormem" n
         pass
     cdef cppclass ForeignResourceAdaptor(Resource):
         ForeignResourceAdaptor(ResourcePtr upstream, ResourceHooks hooks)
+
+
+cdef extern from "resource/binning_memory_resource.hpp" namespace "tensormem" nogil:
+    cdef cppclass BinningMemoryResource(Resource):
+        BinningMemoryResource(ResourcePtr upstream)
+        Status add_bin(uint64_t largest, ResourcePtr resource)
+        vector[uint64_t] bin_sizes()
+
+
+cdef extern from "resource/arena_memory_resource.hpp" namespace "tensormem" nogil:
+    cdef cppclass ArenaMemoryResource(Resource):
+        @staticmethod
+        uint32_t default_arena_count()
+        @staticmethod
+        Status create(ResourcePtr upstream, uint32_t arenas, shared_ptr[ArenaMemoryResource]* out)
+        PoolUsage usage()
+        Status trim(uint64_t* released)
+        uint32_t arena_count()

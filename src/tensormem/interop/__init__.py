@@ -1,0 +1,36 @@
+"""Owns: tensormem's resources and blocks as other libraries use them; one module per library.
+
+A module is loaded when it is first named, and its library when it is first used. Must not know: reports, tools.
+
+>>> import numpy as np
+>>> import tensormem as tm
+>>> from tensormem import interop
+>>> mr = tm.mr.HostMemoryResource()
+>>> with interop.numpy.use(mr):
+...     squares = np.arange(1000) ** 2
+>>> mr.bytes_outstanding == squares.nbytes
+True
+"""
+
+from importlib import import_module
+from types import ModuleType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tensormem.interop import arrow as arrow
+    from tensormem.interop import cupy as cupy
+    from tensormem.interop import numba as numba
+    from tensormem.interop import numpy as numpy
+    from tensormem.interop import torch as torch
+
+__all__ = ["arrow", "cupy", "numba", "numpy", "torch"]
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_module(f"{__name__}.{name}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

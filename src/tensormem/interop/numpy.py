@@ -1,0 +1,124 @@
+"""Owns: NumPy arrays whose memory comes from a resource, and NumPy arrays over a block.
+
+NumPy's hook for allocators (NEP 49) does the first: it is local to the thread or asynchronous task, and each array
+remembers who allocated it, so arrays may outlive the `with`, the resource's variable, and the thread.
+Must not know: tensors.
+
+>>> import numpy as np
+>>> import tensormem as tm
+>>> mr = tm.mr.LimitingResourceAdaptor(tm.mr.HostMemoryResource(), "1MiB")
+>>> with tm.interop.numpy.use(mr):
+...     kept = np.zeros(1000)
+...     try:
+...         np.zeros(2**20)
+...     except MemoryError as refused:
+...         print(*refused.__notes__)
+tensormem refused an allocation: cannot allocate 8,388,608 bytes: 8,000 of a budget of 1,048,576 are taken, ...
+>>> mr.bytes_outstanding
+8000
+>>> del kept
+>>> mr.bytes_outstanding
+0
+"""
+
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager
+from importlib import import_module
+from math import prod
+from operator import index
+from typing import Any, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from tensormem import errors
+from tensormem._core import BlockBytes, NumpyAllocator, check_numpy_table
+from tensormem.dtypes import DType
+from tensormem.mr import DeviceBlock, DeviceMemoryResource
+
+__all__ = ["as_array", "use"]
+
+
+def use(mr: DeviceMemoryResource, *, tag: str = "numpy") -> AbstractContextManager[NumpyAllocator]:
+    """Inside, arrays that NumPy creates in this thread or asynchronous task get their memory from `mr`.
+
+    NumPy raises MemoryError when `mr` refuses; a note on it says why, and so does `last_error` of what `as` gives.
+    `np.zeros` clears its memory at once here, whereas NumPy alone leaves that to the first touch.
+    """
+    if not isinstance(mr, DeviceMemoryResource):
+        raise errors.InvalidArgument(f"NumPy takes a memory resource, not {type(mr).__name__}")
+    if not mr.is_host_accessible:
+        raise errors.InvalidArgument(f"NumPy works on the CPU, which cannot touch the memory of {mr!r}")
+    check_numpy_table(_function_table())
+    return _installed(NumpyAllocator(mr, tag))
+
+
+@contextmanager
+def _installed(allocator: NumpyAllocator) -> Generator[NumpyAllocator]:
+    table = _function_table()
+    failures = allocator.failures
+    previous = allocator.install(table)
+    try:
+        yield allocator
+    except MemoryError as error:
+        if allocator.failures > failures:
+            error.add_note(f"tensormem refused an allocation: {allocator.last_error}")
+        raise
+    finally:
+        NumpyAllocator.restore(table, previous)
+
+
+def _function_table() -> object:
+    """NumPy's table of C functions; NumPy 1 kept it under another name."""
+    core = "numpy._core" if int(np.__version__.partition(".")[0]) >= 2 else "numpy.core"
+    return import_module(f"{core}._multiarray_umath")._ARRAY_API
+
+
+def as_array(
+    block: DeviceBlock,
+    dtype: npt.DTypeLike | DType = "uint8",
+    shape: SupportsIndex | tuple[SupportsIndex, ...] | None = None,
+) -> npt.NDArray[Any]:
+    """An array over the memory of `block`, which lives as long as the array or a view of it.
+
+    Without a shape: all of the block, which has to be a whole number of elements. Let such a block go by dropping it:
+    `deallocate` takes the memory away from the array.
+
+    >>> import tensormem as tm
+    >>> array = as_array(tm.mr.HostMemoryResource(zeroed=True).allocate(1024), "float32", (16, 8))
+    >>> array[3, 4] = 2.5
+    >>> array.shape, array.nbytes, float(array.sum())
+    ((16, 8), 512, 2.5)
+    """
+    data = memoryview(BlockBytes(block))
+    element = _element(dtype)
+    if shape is None:
+        count, odd = divmod(block.nbytes, element.itemsize)
+        if odd:
+            raise errors.InvalidSize(block.nbytes, what=f"not a whole number of {element} elements; give a shape")
+        return np.frombuffer(data, element)
+    lengths = tuple(map(index, shape)) if isinstance(shape, tuple) else (index(shape),)
+    count = prod(lengths)
+    if any(length < 0 for length in lengths):
+        raise errors.InvalidArgument(f"a shape has no negative length: {lengths}")
+    if count * element.itemsize > block.nbytes:
+        raise errors.InvalidSize(
+            count * element.itemsize, what=f"{lengths} of {element} does not fit in the block's {block.nbytes:,} bytes"
+        )
+    return np.frombuffer(data, element, count).reshape(lengths)
+
+
+def _element(dtype: npt.DTypeLike | DType) -> np.dtype[Any]:
+    if isinstance(dtype, DType):
+        if dtype.typestr is None:
+            raise errors.InvalidDType(dtype, what="NumPy alone has no such type")
+        dtype = dtype.typestr
+    try:
+        element = np.dtype(dtype)
+    except TypeError as refused:
+        raise errors.InvalidDType(dtype, what=str(refused)) from None
+    if element.hasobject or element.itemsize == 0:
+        raise errors.InvalidDType(
+            element, what="memory of ours holds plain bytes, so elements have a size and no objects"
+        )
+    return element

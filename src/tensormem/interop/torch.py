@@ -1,0 +1,104 @@
+"""Owns: resources behind PyTorch's pluggable CUDA allocator, which calls C functions of a shared library by name.
+
+The functions are exported by our native library and never touch Python. One resource per device; memory goes back to
+the resource it came from, whichever is registered by then. What a function had to refuse is told by `last_error`.
+Must not know: tensors.
+
+>>> import ctypes
+>>> import tensormem as tm
+>>> mr = tm.mr.HostMemoryResource()
+>>> path, allocate_name, deallocate_name = tm.interop.torch.allocator_path_and_names()
+>>> library = ctypes.CDLL(path)  # as torch does
+>>> allocate, deallocate = getattr(library, allocate_name), getattr(library, deallocate_name)
+>>> allocate.restype = ctypes.c_void_p
+>>> tm.interop.torch.register(mr, device=0)
+>>> pointer = allocate(ctypes.c_ssize_t(4096), 0, None)
+>>> mr.bytes_outstanding
+4096
+>>> deallocate(ctypes.c_void_p(pointer), ctypes.c_ssize_t(4096), 0, None) and None
+>>> mr.bytes_outstanding
+0
+>>> tm.interop.torch.unregister(0)
+"""
+
+import ctypes
+from typing import Any
+
+from tensormem import errors
+from tensormem._core import (
+    device_hook_blocks,
+    device_hook_failures,
+    device_hook_last_error,
+    native_library,
+    set_device_hook,
+)
+from tensormem.interop.library import check_device_accessible, load
+from tensormem.mr import DeviceMemoryResource
+
+__all__ = [
+    "allocator_path_and_names",
+    "blocks_outstanding",
+    "failures",
+    "last_error",
+    "make_allocator",
+    "register",
+    "unregister",
+]
+
+_ALLOCATE = "tensormem_allocate_or_throw"  # torch takes a null pointer for memory, but an exception for a refusal
+_DEALLOCATE = "tensormem_deallocate"
+_RECORD_STREAM = "tensormem_record_stream"
+
+
+def make_allocator(mr: DeviceMemoryResource, device: int | None = None, *, tag: str = "torch") -> Any:
+    """Register `mr` and give the `torch.cuda.memory.CUDAPluggableAllocator` that allocates from it.
+
+    Give it to `torch.cuda.memory.change_current_allocator` before torch allocates anything, or to `torch.cuda.MemPool`.
+    `record_stream` is honoured: memory used on other streams is not handed out again before they have passed.
+    """
+    check_device_accessible(mr, "torch's CUDA allocator")
+    torch = load("torch", "torch")
+    if not hasattr(torch._C, "_cuda_customAllocator"):
+        raise errors.DriverUnavailable("cuda", f"torch {torch.__version__} was built without CUDA")
+    path, allocate, deallocate = allocator_path_and_names()
+    allocator = torch.cuda.memory.CUDAPluggableAllocator(path, allocate, deallocate)
+    record = ctypes.cast(getattr(ctypes.CDLL(path), _RECORD_STREAM), ctypes.c_void_p).value
+    allocator.allocator().set_record_stream_fn(record)
+    register(mr, device, tag=tag)
+    return allocator
+
+
+def allocator_path_and_names() -> tuple[str, str, str]:
+    """The shared library, and the names in it of the functions that allocate and deallocate.
+
+    The first throws a C++ exception when memory is refused, as torch expects; `tensormem_allocate` beside it is the
+    same for C and gives a null pointer.
+    """
+    return native_library(), _ALLOCATE, _DEALLOCATE
+
+
+def register(mr: DeviceMemoryResource, device: int | None = None, *, tag: str = "torch") -> None:
+    """From now on the exported functions allocate for `device` (the resource's own unless told) from `mr`."""
+    if not isinstance(mr, DeviceMemoryResource):
+        raise errors.InvalidArgument(f"a memory resource is registered, not {type(mr).__name__}")
+    set_device_hook(mr.device_ordinal if device is None else device, mr, tag)
+
+
+def unregister(device: int) -> None:
+    """The exported functions refuse to allocate for `device` from now on; what is out can still be given back."""
+    set_device_hook(device, None, "")
+
+
+def blocks_outstanding() -> int:
+    """How many blocks the functions have handed out that were not given back."""
+    return device_hook_blocks()
+
+
+def failures() -> int:
+    """How often a function had to refuse: no memory, no resource, or a free of what is not ours."""
+    return device_hook_failures()
+
+
+def last_error() -> errors.TensormemError | None:
+    """Why a function refused the last time; None if none ever did."""
+    return device_hook_last_error()

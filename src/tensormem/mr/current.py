@@ -1,0 +1,103 @@
+"""Owns: which resource serves whoever does not name one: per driver and device, and for a while by `use_resource`.
+
+`set_per_device_resource` is for the whole process; `use_resource` for one thread or asynchronous task.
+Must not know: who asks.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from tensormem import errors
+from tensormem._core import Driver, host_driver
+from tensormem.mr.resources import DeviceMemoryResource, HostMemoryResource
+
+__all__ = [
+    "get_current_device_resource",
+    "get_per_device_resource",
+    "set_current_device_resource",
+    "set_per_device_resource",
+    "use_resource",
+]
+
+_Place = tuple[str, int]
+
+_lock = threading.Lock()
+_resources: dict[_Place, DeviceMemoryResource] = {}
+_in_use: ContextVar[dict[_Place, DeviceMemoryResource] | None] = ContextVar("tensormem.mr.in_use", default=None)
+
+
+def get_per_device_resource(device: int = 0, driver: Driver | None = None) -> DeviceMemoryResource:
+    """The resource of a device, for the whole process; until one is set, plain memory of the driver.
+
+    >>> import tensormem as tm
+    >>> tm.mr.get_per_device_resource(0)
+    <HostMemoryResource on host:0>
+    """
+    place = _place(device, driver)
+    with _lock:
+        if place not in _resources:
+            _resources[place] = _plain(place)
+        return _resources[place]
+
+
+def set_per_device_resource(device: int, mr: DeviceMemoryResource) -> None:
+    """Make `mr` the resource of `device` of its driver, for the whole process. Blocks that are out stay with theirs."""
+    _check(mr)
+    place = _place(device, mr.driver)
+    if mr.device_ordinal != device:
+        raise errors.InvalidArgument(f"{mr!r} serves device {mr.device_ordinal}, not {device}")
+    with _lock:
+        _resources[place] = mr
+
+
+def get_current_device_resource(driver: Driver | None = None, device: int = 0) -> DeviceMemoryResource:
+    """The resource that serves this thread or task now: the innermost `use_resource`, or the device's.
+
+    >>> import tensormem as tm
+    >>> pool = tm.mr.PoolMemoryResource(tm.mr.HostMemoryResource())
+    >>> with tm.mr.use_resource(pool):
+    ...     tm.mr.get_current_device_resource() is pool
+    True
+    """
+    local = _in_use.get()
+    if local is not None and (found := local.get(_place(device, driver))) is not None:
+        return found
+    return get_per_device_resource(device, driver)
+
+
+def set_current_device_resource(mr: DeviceMemoryResource) -> None:
+    """Make `mr` the resource of its own device, for the whole process."""
+    _check(mr)
+    set_per_device_resource(mr.device_ordinal, mr)
+
+
+@contextmanager
+def use_resource(mr: DeviceMemoryResource) -> Iterator[DeviceMemoryResource]:
+    """Inside, `mr` serves its device, in this thread or asynchronous task alone."""
+    _check(mr)
+    place = _place(mr.device_ordinal, mr.driver)
+    token = _in_use.set({**(_in_use.get() or {}), place: mr})
+    try:
+        yield mr
+    finally:
+        _in_use.reset(token)
+
+
+def _place(device: int, driver: Driver | None) -> _Place:
+    if device < 0:
+        raise errors.InvalidArgument(f"a device has a number from 0, not {device!r}")
+    return ("host" if driver is None else driver.name, device)
+
+
+def _plain(place: _Place) -> DeviceMemoryResource:
+    name, device = place
+    if name == "host" and device < host_driver().device_count:
+        return HostMemoryResource()
+    raise errors.InvalidArgument(f"there is no device {device} on the {name} driver")
+
+
+def _check(mr: object) -> None:
+    if not isinstance(mr, DeviceMemoryResource):
+        raise errors.InvalidArgument(f"a resource is needed, not {type(mr).__name__}")
