@@ -89,7 +89,7 @@ Status ArenaMemoryResource::finish_block_use(const Block& block, StreamId stream
   return maker == nullptr ? foreign(block) : maker->finish_block_use(block, stream, access);
 }
 
-PoolUsage ArenaMemoryResource::usage() const {
+PoolUsage ArenaMemoryResource::usage() {
   PoolUsage sum;
   for (const auto& arena : arenas_) {
     const PoolUsage each = arena->usage();

@@ -28,7 +28,7 @@ class ArenaMemoryResource final : public Resource {
   Status prepare_block_use(const Block& block, StreamId stream, Access access) override;
   Status finish_block_use(const Block& block, StreamId stream, Access access) override;
 
-  PoolUsage usage() const;
+  PoolUsage usage();
   Status trim(std::uint64_t* released);
   std::uint32_t arena_count() const { return static_cast<std::uint32_t>(arenas_.size()); }
 

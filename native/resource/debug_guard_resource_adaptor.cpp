@@ -52,7 +52,7 @@ Status DebugGuardResourceAdaptor::allocate(const AllocRequest& request, Block* b
   TM_TRY(padded(request, &larger, &front));
   std::unique_ptr<GuardedBlock> guarded(new (std::nothrow) GuardedBlock);
   if (guarded == nullptr) return Status::fail(Code::out_of_memory, "no memory to guard one more block", request.nbytes);
-  TM_TRY(allocate_upstream(larger, &guarded->upstream));
+  TM_TRY(allocate_upstream(larger, request.nbytes, &guarded->upstream));
   describe(request, front, guarded.get());
   guarded->allocated_at = capture_stack(stacks_);
 
@@ -180,14 +180,14 @@ Status DebugGuardResourceAdaptor::padded(const AllocRequest& request, AllocReque
 }
 
 // Memory in quarantine is not worth a failed allocation.
-Status DebugGuardResourceAdaptor::allocate_upstream(const AllocRequest& request, Block* block) {
-  Status tried = upstream().allocate(request, block);
+Status DebugGuardResourceAdaptor::allocate_upstream(const AllocRequest& larger, std::uint64_t nbytes, Block* block) {
+  Status tried = upstream().allocate(larger, block);
   if (!is_shortage(tried)) [[likely]]
     return tried;
   (void)reap(false).ok();
   do {
-    tried = upstream().allocate(request, block);
-  } while (is_shortage(tried) && release_some(request.nbytes) != 0);
+    tried = upstream().allocate(larger, block);
+  } while (is_shortage(tried) && release_some(nbytes) != 0);
   return tried;
 }
 

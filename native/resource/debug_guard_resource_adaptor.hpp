@@ -67,7 +67,7 @@ class DebugGuardResourceAdaptor final : public ResourceAdaptor {
 
   // Allocation.
   Status padded(const AllocRequest& request, AllocRequest* larger, std::uint64_t* front) const;
-  Status allocate_upstream(const AllocRequest& request, Block* block);
+  Status allocate_upstream(const AllocRequest& larger, std::uint64_t nbytes, Block* block);
   void describe(const AllocRequest& request, std::uint64_t front, GuardedBlock* guarded) const;
   Status prepare(GuardedBlock* guarded, StreamId stream);
   Status insert(GuardedBlock* guarded);

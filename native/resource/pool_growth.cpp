@@ -95,7 +95,11 @@ Status PoolMemoryResource::deallocate_tracked(const Block& block, StreamId strea
   const RangeName name{block.chunk, block.slot};
   if (passed) {
     stats_.on_free(block.nbytes);
-    end_range(name, stream);
+    if (runs_inline(stream)) {
+      free_range(name);
+    } else {
+      add_pending(name, stream);
+    }
     *end = BlockState::freed;
     return {};
   }
@@ -112,6 +116,7 @@ Status PoolMemoryResource::reap_pending() {
 }
 
 Status PoolMemoryResource::reap_locked() {
+  free_parked();
   std::vector<Waiting> done;
   Status asked = retired_.take_done(order_, &done);
   for (const Waiting& waiting : done) {
@@ -258,17 +263,18 @@ Status PoolMemoryResource::give_back(const std::vector<Block>& chunks) {
   return first_failure;
 }
 
-Status PoolMemoryResource::refuse_large(std::uint64_t nbytes) const {
+Status PoolMemoryResource::refuse_large(std::uint64_t nbytes) {
   return Status::fail(Code::out_of_memory, "no block of this resource is that large", nbytes, usage().total_free,
                       options_.block_bytes);
 }
 
-PoolUsage PoolMemoryResource::usage() const {
+PoolUsage PoolMemoryResource::usage() {
   const std::lock_guard lock(lock_);
   return usage_locked();
 }
 
-PoolUsage PoolMemoryResource::usage_locked() const {
+PoolUsage PoolMemoryResource::usage_locked() {
+  free_parked();
   PoolUsage usage;
   usage.reserved_bytes = reserved_;
   for (const auto& chunk : chunks_) {
@@ -282,7 +288,7 @@ PoolUsage PoolMemoryResource::usage_locked() const {
   return usage;
 }
 
-Status PoolMemoryResource::out_of_memory(std::uint64_t requested) const {
+Status PoolMemoryResource::out_of_memory(std::uint64_t requested) {
   const PoolUsage usage = usage_locked();
   return Status::fail(Code::out_of_memory, "no free range of the pool can hold it and it cannot grow", requested,
                       usage.total_free, usage.largest_free);

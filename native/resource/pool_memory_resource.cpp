@@ -17,6 +17,7 @@ PoolMemoryResource::PoolMemoryResource(ResourcePtr upstream, const PoolOptions& 
       options_(options),
       largest_block_(options.block_bytes == 0 ? kNoOverflowLimit : options.block_bytes),
       default_is_inline_(driver().stream_is_inline(kDefaultStream)),
+      parks_(options.release_threshold == kNoOverflowLimit),
       order_(driver(), device()) {}
 
 Status PoolMemoryResource::allocate(const AllocRequest& request, Block* block) {
@@ -26,7 +27,7 @@ Status PoolMemoryResource::allocate(const AllocRequest& request, Block* block) {
   {
     const std::lock_guard lock(lock_);
     if (runs_inline(request.stream)) [[likely]] {
-      if (take_free(request, block)) [[likely]]
+      if (take_parked(request, block) || take_free(request, block)) [[likely]]
         return {};
     } else if (const auto own = pending_.find(request.stream);
                (own != pending_.end() && take_pending(own->second, request, block)) || take_free(request, block)) {
@@ -45,7 +46,7 @@ Status PoolMemoryResource::deallocate(const Block& block, StreamId stream, Block
     tracked = !uses_.empty() && uses_.contains(block.generation);
     if (!tracked) [[likely]] {
       stats_.on_free(block.nbytes);
-      end_range({block.chunk, block.slot}, stream);
+      end_range(block, stream);
       *end = BlockState::freed;
       if (!has_surplus(block.chunk)) [[likely]]
         return {};
@@ -99,6 +100,13 @@ Status PoolMemoryResource::finish_block_use(const Block& block, StreamId stream,
 }
 
 // ---- ranges -------------------------------------------------------------------------------------------------------
+
+inline bool PoolMemoryResource::take_parked(const AllocRequest& request, Block* block) {
+  RangeName name;
+  if (request.alignment > kPoolGranule || !parked_.take(granules(request.nbytes), &name)) return false;
+  hand_out(request, name, block);
+  return true;
+}
 
 bool PoolMemoryResource::take_free(const AllocRequest& request, Block* block) {
   const std::uint64_t need = range_bytes(request);
@@ -164,18 +172,21 @@ Status PoolMemoryResource::check_live(const Block& block) const {
 }
 
 // The block is no more: its range is free for everyone, or for its stream.
-void PoolMemoryResource::end_range(RangeName name, StreamId stream) {
-  if (runs_inline(stream)) {
-    free_range(name);
-  } else {
-    add_pending(name, stream);
-  }
+inline void PoolMemoryResource::end_range(const Block& block, StreamId stream) {
+  RangeName name{block.chunk, block.slot};
+  if (!runs_inline(stream)) return add_pending(name, stream);
+  chunks_[name.chunk]->space.set_user(name.node, 0);
+  if (!parks_ || parked_.park(name, granules(block.nbytes), &name)) free_range(name);
 }
 
 void PoolMemoryResource::free_range(RangeName name) {
   const Status freed = chunks_[name.chunk]->space.deallocate(name.node);
   TM_ASSERT(freed.ok());
   (void)freed.ok();
+}
+
+void PoolMemoryResource::free_parked() {
+  parked_.take_all([this](RangeName name) { free_range(name); });
 }
 
 void PoolMemoryResource::add_pending(RangeName name, StreamId stream) {

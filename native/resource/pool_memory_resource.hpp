@@ -16,6 +16,7 @@
 #include "base/spinlock.hpp"
 #include "order/pending_ranges.hpp"
 #include "order/retired_list.hpp"
+#include "resource/parked_ranges.hpp"
 #include "resource/pool_chunk.hpp"
 #include "resource/resource.hpp"
 
@@ -58,7 +59,7 @@ class PoolMemoryResource final : public Resource {
   Status prepare_block_use(const Block& block, StreamId stream, Access access) override;
   Status finish_block_use(const Block& block, StreamId stream, Access access) override;
 
-  PoolUsage usage() const;
+  PoolUsage usage();
   // Gives empty chunks back until at most `keep_bytes` are reserved; says how many bytes went.
   Status trim(std::uint64_t keep_bytes, std::uint64_t* released);
   bool is_valid() const;
@@ -80,13 +81,18 @@ class PoolMemoryResource final : public Resource {
   std::uint64_t range_bytes(const AllocRequest& request) const {
     return options_.block_bytes == 0 ? request.nbytes : options_.block_bytes;
   }
+  std::uint64_t granules(std::uint64_t nbytes) const {
+    return ((options_.block_bytes == 0 ? nbytes : options_.block_bytes) + kPoolGranule - 1) / kPoolGranule;
+  }
+  bool take_parked(const AllocRequest& request, Block* block);
   bool take_free(const AllocRequest& request, Block* block);
   bool take_pending(PendingRanges& ranges, const AllocRequest& request, Block* block);
   void hand_out(const AllocRequest& request, RangeName name, Block* block);
   bool is_ours(const Block& block) const;
   Status check_live(const Block& block) const;
-  void end_range(RangeName name, StreamId stream);
+  void end_range(const Block& block, StreamId stream);
   void free_range(RangeName name);
+  void free_parked();
   void add_pending(RangeName name, StreamId stream);
   bool has_surplus(std::uint32_t chunk) const;
   void promote_passed();
@@ -94,11 +100,11 @@ class PoolMemoryResource final : public Resource {
   bool steal(const AllocRequest& request, Block* block, Status* failure);
   std::vector<Block> take_empty_chunks(std::uint64_t keep_bytes);
   std::uint64_t step() const;
-  Status out_of_memory(std::uint64_t requested) const;
-  PoolUsage usage_locked() const;
+  Status out_of_memory(std::uint64_t requested);
+  PoolUsage usage_locked();
 
   // Without it.
-  Status refuse_large(std::uint64_t nbytes) const;
+  Status refuse_large(std::uint64_t nbytes);
   Status allocate_slowly(const AllocRequest& request, Block* block);
   Status deallocate_tracked(const Block& block, StreamId stream, BlockState* end);
   Status grow(const AllocRequest& request);
@@ -110,6 +116,7 @@ class PoolMemoryResource final : public Resource {
   const PoolOptions options_;
   const std::uint64_t largest_block_;
   const bool default_is_inline_;
+  const bool parks_;  // not when empty chunks must go back at once: a parked range would keep its chunk
   StreamOrder order_;
 
   mutable Spinlock lock_;                           // guards everything below; never held over the upstream or a wait
@@ -118,6 +125,7 @@ class PoolMemoryResource final : public Resource {
   Stats stats_;
   std::uint64_t reserved_ = 0;
   std::uint64_t deallocations_ = 0;
+  ParkedRanges parked_;
   Pendings pending_;
   RetiredList<Waiting> retired_;
   std::unordered_map<std::uint64_t, BlockUses> uses_;  // by generation; only blocks whose uses are tracked

@@ -1,4 +1,4 @@
-// Streams and events of the host driver: order, overlap, refusal, forks, exits and faults.
+// Streams of the host driver: order, overlap, refusal, threads and faults.
 #include <pthread.h>
 
 #include <atomic>
@@ -7,49 +7,17 @@
 
 #include "tests/check.hpp"
 #include "tests/host_process.hpp"
+#include "tests/host_streams.hpp"
 
 namespace tensormem {
 namespace {
 
+using test::Gate;
+using test::is_done;
+using test::new_event;
+using test::new_stream;
 using test::ProcessState;
-
-// A host function that waits until it is let go, so that tests decide when a stream is busy.
-struct Gate {
-  std::atomic<bool> entered{false};
-  std::atomic<bool> open{false};
-
-  static void pass(void* gate) {
-    Gate& self = *static_cast<Gate*>(gate);
-    self.entered.store(true);
-    self.entered.notify_all();
-    self.open.wait(false);
-  }
-  void wait_until_entered() { entered.wait(false); }
-  void let_go() {
-    open.store(true);
-    open.notify_all();
-  }
-};
-
-StreamId new_stream() {
-  StreamId stream = kDefaultStream;
-  TM_CHECK(host_driver().stream_create(0, &stream).ok());
-  return stream;
-}
-
-EventHandle new_event() {
-  EventHandle event = nullptr;
-  TM_CHECK(host_driver().event_create(0, &event).ok());
-  return event;
-}
-
-bool is_done(EventHandle event) {
-  bool done = false;
-  TM_CHECK(host_driver().event_query(event, &done).ok());
-  return done;
-}
-
-void set_flag(void* flag) { static_cast<std::atomic<bool>*>(flag)->store(true); }
+using test::set_flag;
 
 struct Call {
   int number;
@@ -247,155 +215,6 @@ TM_TEST("beyond the limit on streams the failure has the limit, and a destroyed 
   TM_CHECK(host_driver().counters().streams == 0);
 }
 
-TM_TEST("an event is done when its stream has passed it") {
-  const StreamId stream = new_stream();
-  EventHandle event = new_event();
-  TM_CHECK(is_done(event));  // never recorded
-  TM_CHECK(host_driver().event_synchronize(event).ok());
-  Gate gate;
-  TM_CHECK(host_driver().launch_host(&Gate::pass, &gate, stream).ok());
-  TM_CHECK(host_driver().event_record(event, stream).ok());
-  TM_CHECK(!is_done(event));
-  gate.let_go();
-  TM_CHECK(host_driver().event_synchronize(event).ok());
-  TM_CHECK(is_done(event));
-  // On an idle stream the point is passed at once; on the default stream always.
-  TM_CHECK(host_driver().stream_synchronize(stream).ok());
-  TM_CHECK(host_driver().event_record(event, stream).ok() && is_done(event));
-  TM_CHECK(host_driver().event_record(event, kDefaultStream).ok() && is_done(event));
-  TM_CHECK(host_driver().stream_destroy(stream).ok());
-  TM_CHECK(host_driver().event_destroy(event).ok());
-}
-
-TM_TEST("a stream waits for the point the event marked when the wait was queued") {
-  const StreamId first = new_stream();
-  const StreamId second = new_stream();
-  EventHandle event = new_event();
-  Gate early;
-  Gate late;
-  std::atomic<bool> ran{false};
-  TM_CHECK(host_driver().launch_host(&Gate::pass, &early, first).ok());
-  TM_CHECK(host_driver().event_record(event, first).ok());
-  TM_CHECK(host_driver().launch_host(&Gate::pass, &late, first).ok());
-  TM_CHECK(host_driver().stream_wait_event(second, event).ok());
-  TM_CHECK(host_driver().launch_host(&set_flag, &ran, second).ok());
-  TM_CHECK(host_driver().event_record(event, first).ok());  // recorded again, later: the wait does not care
-  TM_CHECK(!ran.load());
-  early.let_go();
-  TM_CHECK(host_driver().stream_synchronize(second).ok());
-  TM_CHECK(ran.load() && !is_done(event));
-  late.let_go();
-  TM_CHECK(host_driver().event_synchronize(event).ok());
-  // A stream never waits for itself.
-  TM_CHECK(host_driver().stream_wait_event(first, event).ok());
-  TM_CHECK(host_driver().stream_destroy(first).ok());
-  TM_CHECK(host_driver().stream_destroy(second).ok());
-  TM_CHECK(host_driver().event_destroy(event).ok());
-}
-
-TM_TEST("waiting on the default stream blocks the caller until the event is done") {
-  const StreamId stream = new_stream();
-  EventHandle event = new_event();
-  Gate gate;
-  std::atomic<bool> ran{false};
-  TM_CHECK(host_driver().launch_host(&Gate::pass, &gate, stream).ok());
-  TM_CHECK(host_driver().launch_host(&set_flag, &ran, stream).ok());
-  TM_CHECK(host_driver().event_record(event, stream).ok());
-  std::thread opener([&] { gate.let_go(); });
-  TM_CHECK(host_driver().stream_wait_event(kDefaultStream, event).ok());
-  TM_CHECK(ran.load());
-  opener.join();
-  TM_CHECK(host_driver().stream_destroy(stream).ok());
-  TM_CHECK(host_driver().event_destroy(event).ok());
-}
-
-TM_TEST("an event of a destroyed stream is done, also when the slot serves another stream that is busy") {
-  std::vector<StreamId> others;
-  const StreamId stream = new_stream();
-  EventHandle event = new_event();
-  std::atomic<bool> ran{false};
-  TM_CHECK(host_driver().launch_host(&set_flag, &ran, stream).ok());
-  TM_CHECK(host_driver().event_record(event, stream).ok());
-  TM_CHECK(host_driver().stream_destroy(stream).ok());
-  TM_CHECK(is_done(event));
-  // The same slot comes round again after all others.
-  Gate gate;
-  for (std::uint32_t i = 0; i < host::kMaxStreams; ++i) others.push_back(new_stream());
-  for (const StreamId other : others) {
-    if (static_cast<std::uint32_t>(other) != static_cast<std::uint32_t>(stream)) continue;
-    TM_CHECK(host_driver().launch_host(&Gate::pass, &gate, other).ok());
-    TM_CHECK(is_done(event));
-    TM_CHECK(host_driver().stream_wait_event(other, event).ok());
-  }
-  TM_CHECK(host_driver().event_synchronize(event).ok());
-  gate.let_go();
-  for (const StreamId other : others) TM_CHECK(host_driver().stream_destroy(other).ok());
-  TM_CHECK(host_driver().event_destroy(event).ok());
-}
-
-TM_TEST("elapsed time needs two recorded and finished events") {
-  HostDriver& driver = host_driver();
-  const StreamId stream = new_stream();
-  EventHandle start = new_event();
-  EventHandle end = new_event();
-  double seconds = -1;
-  TM_CHECK(driver.event_elapsed(start, end, &seconds).code() == Code::invalid_argument);
-  TM_CHECK(driver.event_record(start, stream).ok());
-  Gate gate;
-  TM_CHECK(driver.launch_host(&Gate::pass, &gate, stream).ok());
-  TM_CHECK(driver.event_record(end, stream).ok());
-  TM_CHECK(driver.event_elapsed(start, end, &seconds).code() == Code::invalid_argument);
-  TM_CHECK(seconds == -1);
-  gate.let_go();
-  TM_CHECK(driver.event_synchronize(end).ok());
-  TM_CHECK(driver.event_elapsed(start, end, &seconds).ok() && seconds > 0);
-  double back = 0;
-  TM_CHECK(driver.event_elapsed(end, start, &back).ok() && back == -seconds);
-  // Recorded again behind unfinished work: the old stamp no longer counts.
-  Gate second;
-  TM_CHECK(driver.launch_host(&Gate::pass, &second, stream).ok());
-  TM_CHECK(driver.event_record(end, stream).ok());
-  TM_CHECK(driver.event_elapsed(start, end, &seconds).code() == Code::invalid_argument);
-  second.let_go();
-  TM_CHECK(driver.stream_destroy(stream).ok());
-  TM_CHECK(driver.event_elapsed(start, end, &seconds).ok());
-  TM_CHECK(driver.event_destroy(start).ok() && driver.event_destroy(end).ok());
-}
-
-TM_TEST("null, destroyed and made-up events are refused") {
-  HostDriver& driver = host_driver();
-  EventHandle gone = new_event();
-  TM_CHECK(driver.event_destroy(gone).ok());
-  EventHandle successor = new_event();
-  for (EventHandle event : {EventHandle{nullptr}, gone, reinterpret_cast<EventHandle>(0x1234),
-                            reinterpret_cast<EventHandle>(~std::uintptr_t{0}), static_cast<EventHandle>(&driver)}) {
-    bool done = false;
-    double seconds = 0;
-    TM_CHECK(driver.event_query(event, &done).code() == Code::invalid_argument);
-    TM_CHECK(driver.event_synchronize(event).code() == Code::invalid_argument);
-    TM_CHECK(driver.event_record(event, kDefaultStream).code() == Code::invalid_argument);
-    TM_CHECK(driver.stream_wait_event(kDefaultStream, event).code() == Code::invalid_argument);
-    TM_CHECK(driver.event_elapsed(event, successor, &seconds).code() == Code::invalid_argument);
-    TM_CHECK(driver.event_destroy(event).code() == Code::invalid_argument);
-  }
-  TM_CHECK(driver.event_destroy(successor).ok());
-  TM_CHECK(driver.counters().events == 0);
-}
-
-TM_TEST("an event may be destroyed while its stream has yet to pass it") {
-  const StreamId stream = new_stream();
-  Gate gate;
-  TM_CHECK(host_driver().launch_host(&Gate::pass, &gate, stream).ok());
-  for (int i = 0; i < 1000; ++i) {
-    EventHandle event = new_event();
-    TM_CHECK(host_driver().event_record(event, stream).ok());
-    TM_CHECK(host_driver().event_destroy(event).ok());
-  }
-  gate.let_go();
-  TM_CHECK(host_driver().stream_destroy(stream).ok());
-  TM_CHECK(host_driver().is_valid());
-}
-
 TM_TEST("exported handles come back as the stream they were made from") {
   const StreamId stream = new_stream();
   std::uint64_t handle = 0;
@@ -467,144 +286,7 @@ TM_TEST("shutdown finishes all work, ends all threads, and streams can be made a
   TM_CHECK(host_driver().stream_destroy(again).ok() && ran.load() == 9);
 }
 
-// --- Forks and exits ---------------------------------------------------------------------------------------------
-
-int child_with_inherited_streams(StreamId stream, EventHandle pending, EventHandle inline_event) {
-  HostDriver& driver = host_driver();
-  bool done = false;
-  if (driver.stream_is_valid(stream)) return 1;
-  if (driver.stream_synchronize(stream).code() != Code::stream_misuse) return 2;
-  if (driver.launch_host(&set_flag, &done, stream).code() != Code::stream_misuse) return 3;
-  if (driver.event_query(pending, &done).code() != Code::stream_misuse) return 4;
-  if (driver.event_synchronize(pending).code() != Code::stream_misuse) return 5;
-  if (driver.stream_wait_event(kDefaultStream, pending).code() != Code::stream_misuse) return 6;
-  if (!driver.event_query(inline_event, &done).ok() || !done) return 7;
-  if (driver.stream_destroy(stream).code() != Code::stream_misuse) return 8;
-  // Fresh streams work, and the old event can mark one of them.
-  StreamId fresh = 0;
-  std::atomic<bool> ran{false};
-  if (!driver.stream_create(0, &fresh).ok() || fresh == stream) return 9;
-  if (test::kChildrenStartThreads && !driver.launch_host(&set_flag, &ran, fresh).ok()) return 10;
-  if (!driver.event_record(pending, fresh).ok() || !driver.event_synchronize(pending).ok()) return 11;
-  if (ran.load() != test::kChildrenStartThreads || !driver.stream_destroy(fresh).ok()) return 12;
-  if (!driver.event_destroy(pending).ok() || !driver.is_valid()) return 13;
-  return driver.counters().streams == 0 ? 0 : 14;
-}
-
-TM_TEST("a child forked while streams run gets clear errors for them, and fresh streams work") {
-  const StreamId busy = new_stream();
-  const StreamId waiting = new_stream();
-  EventHandle pending = new_event();
-  EventHandle inline_event = new_event();
-  Gate gate;
-  TM_CHECK(host_driver().launch_host(&Gate::pass, &gate, busy).ok());
-  TM_CHECK(host_driver().event_record(pending, busy).ok());
-  TM_CHECK(host_driver().event_record(inline_event, kDefaultStream).ok());
-  TM_CHECK(host_driver().stream_wait_event(waiting, pending).ok());
-  gate.wait_until_entered();
-  for (const StreamId stream : {busy, waiting}) {
-    const int status = test::in_child([&] { return child_with_inherited_streams(stream, pending, inline_event); });
-    TM_CHECK(test::exited_with(status, 0));
-  }
-  // The parent notices nothing.
-  TM_CHECK(!is_done(pending));
-  gate.let_go();
-  TM_CHECK(host_driver().stream_destroy(busy).ok() && host_driver().stream_destroy(waiting).ok());
-  TM_CHECK(host_driver().event_destroy(pending).ok() && host_driver().event_destroy(inline_event).ok());
-}
-
-TM_TEST("forking in the middle of other threads' calls never hangs the child") {
-  std::atomic<bool> stop{false};
-  auto churn = [&] {
-    EventHandle event = new_event();
-    while (!stop.load()) {
-      const StreamId stream = new_stream();
-      std::atomic<bool> ran{false};
-      TM_CHECK(host_driver().launch_host(&set_flag, &ran, stream).ok());
-      TM_CHECK(host_driver().event_record(event, stream).ok());
-      TM_CHECK(host_driver().event_synchronize(event).ok());
-      TM_CHECK(host_driver().stream_destroy(stream).ok());
-    }
-    TM_CHECK(host_driver().event_destroy(event).ok());
-  };
-  std::thread one(churn);
-  std::thread two(churn);
-  for (int i = 0; i < 30; ++i) {
-    const int status = test::in_child([] {
-      EventHandle event = nullptr;
-      StreamId stream = 0;
-      std::atomic<bool> ran{false};
-      bool worked = host_driver().stream_create(0, &stream).ok();
-      const StreamId worker = test::kChildrenStartThreads ? stream : kDefaultStream;
-      worked = worked && host_driver().event_create(0, &event).ok() &&
-               host_driver().launch_host(&set_flag, &ran, worker).ok() &&
-               host_driver().event_record(event, stream).ok() && host_driver().event_synchronize(event).ok() &&
-               host_driver().stream_destroy(stream).ok();
-      return worked && ran.load() ? 0 : 1;
-    });
-    TM_CHECK(test::exited_with(status, 0));
-  }
-  stop.store(true);
-  one.join();
-  two.join();
-}
-
-// The child comes back from its work, into a worker that is nobody's: it must end without running the parent's queue.
-struct ForkingWork {
-  int pipe_ends[2];
-  int status = -1;
-  static void run(void* work) {
-    ForkingWork& self = *static_cast<ForkingWork*>(work);
-    std::fflush(nullptr);
-    const pid_t child = fork();
-    if (child == 0) return;
-    while (waitpid(child, &self.status, 0) < 0 && errno == EINTR) {
-    }
-  }
-  static void write_byte(void* work) { TM_CHECK(write(static_cast<ForkingWork*>(work)->pipe_ends[1], "x", 1) == 1); }
-};
-
-TM_TEST("work on a stream may fork, and only the parent goes on with the stream") {
-  if (!test::kChildrenStartThreads) return;  // a child whose only thread is a former worker is too much for it as well
-  const StreamId stream = new_stream();
-  ForkingWork work;
-  TM_CHECK(pipe(work.pipe_ends) == 0);
-  TM_CHECK(host_driver().launch_host(&ForkingWork::run, &work, stream).ok());
-  TM_CHECK(host_driver().launch_host(&ForkingWork::write_byte, &work, stream).ok());
-  TM_CHECK(host_driver().stream_destroy(stream).ok());
-  TM_CHECK(test::exited_with(work.status, 0));
-  close(work.pipe_ends[1]);
-  char bytes[4];
-  TM_CHECK(read(work.pipe_ends[0], bytes, sizeof bytes) == 1);
-  close(work.pipe_ends[0]);
-}
-
-TM_TEST("a process may exit while its streams are busy, in the parent and in a child with inherited streams") {
-  const StreamId inherited = new_stream();
-  Gate gate;
-  TM_CHECK(host_driver().launch_host(&Gate::pass, &gate, inherited).ok());
-  gate.wait_until_entered();
-  std::fflush(nullptr);
-  const pid_t child = fork();
-  if (child == 0) {
-    // A stream of its own that never ends, and the real exit with all its handlers.
-    static Gate never;
-    StreamId stream = 0;
-    if (!test::kChildrenStartThreads) std::exit(9);
-    if (!host_driver().stream_create(0, &stream).ok()) _exit(1);
-    if (!host_driver().launch_host(&Gate::pass, &never, stream).ok()) _exit(2);
-    never.wait_until_entered();
-    std::exit(9);
-  }
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  TM_CHECK(test::exited_with(status, 9));
-  gate.let_go();
-  TM_CHECK(host_driver().stream_destroy(inherited).ok());
-}
-
-// --- Faults ------------------------------------------------------------------------------------------------------
+// --- Faults -------------------------------------------------------------------------------------------------------
 
 void use_two_streams() {
   HostDriver& driver = host_driver();

@@ -113,9 +113,9 @@ inline const char* read_numpy_table(PyObject* capsule, NumpyTable* table) {
   constexpr int kGetHandler = 305;
   constexpr int kDefaultHandler = 306;
   constexpr unsigned kFirstWithHandlers = 0x0F;  // NumPy 1.22
-  if (!PyCapsule_CheckExact(capsule)) return "its table of functions is not a capsule";
-  auto** entries = static_cast<void**>(PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule)));
-  if (entries == nullptr) return "its table of functions is empty";
+  // The one capsule without a name.
+  if (PyCapsule_IsValid(capsule, nullptr) == 0) return "its table of functions is not one of NumPy's";
+  auto** entries = static_cast<void**>(PyCapsule_GetPointer(capsule, nullptr));
   if (reinterpret_cast<unsigned (*)()>(entries[kFeatureVersion])() < kFirstWithHandlers)
     return "it is older than 1.22, the first with a hook for allocators";
   PyObject* standard = *static_cast<PyObject**>(entries[kDefaultHandler]);

@@ -4,7 +4,7 @@
 >>> import tensormem as tm
 >>> mr = tm.mr.HostMemoryResource()
 >>> data = tm.interop.arrow.allocate_buffer(mr, 4)
->>> memoryview(data)[:] = bytes([2, 3, 5, 7])
+>>> memoryview(data).cast("B")[:] = bytes([2, 3, 5, 7])
 >>> column = pa.Array.from_buffers(pa.uint8(), 4, [None, data])
 >>> column.to_pylist(), mr.bytes_outstanding
 ([2, 3, 5, 7], 4)

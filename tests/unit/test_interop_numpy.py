@@ -1,0 +1,443 @@
+"""NumPy arrays whose memory comes from our resources, with the real NumPy."""
+
+import asyncio
+import datetime
+import gc
+import pickle
+import subprocess
+import sys
+import textwrap
+import threading
+import weakref
+from collections.abc import Callable
+from functools import partial
+from typing import Any, SupportsIndex
+
+import numpy as np
+import pytest
+from numpy._core.multiarray import get_handler_name  # type: ignore[attr-defined]
+
+from tensormem import errors, mr
+from tensormem._core import NumpyAllocator, check_numpy_table
+from tensormem.interop.numpy import use
+from tensormem.streams import Stream
+
+
+@pytest.fixture
+def host() -> mr.HostMemoryResource:
+    return mr.HostMemoryResource()
+
+
+def test_arrays_made_inside_come_from_the_resource_and_go_back_to_it(host: mr.HostMemoryResource) -> None:
+    with use(host):
+        array = np.arange(1000.0)
+        assert get_handler_name(array) == "tensormem"
+        assert host.bytes_outstanding == array.nbytes
+        del array
+        assert host.bytes_outstanding == 0
+    assert get_handler_name() == "default_allocator"
+    outside = np.arange(1000.0)
+    assert get_handler_name(outside) == "default_allocator"
+    assert host.bytes_outstanding == 0
+
+
+def test_an_array_outlives_the_with_and_the_resource_variable() -> None:
+    host = mr.HostMemoryResource()
+    seen = weakref.ref(host)
+    with use(host):
+        array = np.arange(10)
+    del host
+    gc.collect()
+    kept = seen()
+    assert kept is not None and kept.bytes_outstanding == array.nbytes
+    del kept
+    assert array.sum() == 45
+    del array
+    gc.collect()
+    assert seen() is None
+
+
+def test_a_view_keeps_the_memory(host: mr.HostMemoryResource) -> None:
+    with use(host):
+        view = np.arange(1000)[10:12]
+    assert host.bytes_outstanding == 8000
+    assert view.tolist() == [10, 11]
+    del view
+    assert host.bytes_outstanding == 0
+
+
+def test_nested_uses_take_the_innermost_and_restore_the_outer(host: mr.HostMemoryResource) -> None:
+    inner = mr.HostMemoryResource()
+    with use(host):
+        with use(inner):
+            array = np.empty(100, np.uint8)
+        second = np.empty(10, np.uint8)
+        assert (inner.bytes_outstanding, host.bytes_outstanding) == (100, 10)
+    del array, second
+    assert (inner.bytes_outstanding, host.bytes_outstanding) == (0, 0)
+
+
+def test_an_exception_inside_restores_what_was_before(host: mr.HostMemoryResource) -> None:
+    with pytest.raises(KeyError), use(host):
+        raise KeyError
+    assert get_handler_name() == "default_allocator"
+
+
+def test_use_works_as_a_decorator_and_again(host: mr.HostMemoryResource) -> None:
+    @use(host)
+    def make() -> Any:
+        return np.empty(64, np.uint8)
+
+    arrays = [make(), make()]
+    assert host.bytes_outstanding == 128
+    del arrays
+    assert host.bytes_outstanding == 0
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0, 2), (), (1,), (17,), (1 << 20,), (64 << 20,)])
+def test_arrays_of_every_size_can_be_written_and_read(host: mr.HostMemoryResource, shape: tuple[int, ...]) -> None:
+    with use(host):
+        array = np.full(shape, 7, np.uint8)
+    assert host.bytes_outstanding == max(array.nbytes, 1)
+    assert array.shape == shape and bool((array == 7).all())
+    assert array.ctypes.data % 64 == 0
+    del array
+    assert host.bytes_outstanding == 0
+
+
+def test_zeros_are_zero_in_memory_that_was_used_before() -> None:
+    pool = mr.PoolMemoryResource(mr.HostMemoryResource(), "1MiB")
+    with use(pool):
+        for nbytes in (1, 100, 4096, 100_000):
+            np.full(nbytes, 0xFF, np.uint8)
+            assert not np.zeros(nbytes, np.uint8).any()
+            assert not np.zeros(nbytes // 8 + 1, object).any()
+
+
+def test_resize_in_place_keeps_the_contents_inside_and_outside(host: mr.HostMemoryResource) -> None:
+    with use(host):
+        array = np.arange(1000)
+        array.resize(3000, refcheck=False)
+        assert array[:1000].tolist() == list(range(1000)) and not array[1000:].any()
+    array.resize(10, refcheck=False)
+    assert array.tolist() == list(range(10))
+    assert host.bytes_outstanding == 80
+    array.resize(0, refcheck=False)
+    array.resize(5, refcheck=False)
+    del array
+    assert host.bytes_outstanding == 0
+
+
+def test_numpy_functions_that_copy_and_grow_work(host: mr.HostMemoryResource) -> None:
+    with use(host):
+        array = np.append(np.resize(np.arange(5), 12), [99])
+        assert array.tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1, 99]
+        assert np.sort(array)[::-1][0] == 99
+        assert np.concatenate([array, array]).sum() == 2 * array.sum()
+        assert np.linalg.inv(np.eye(50) * 2)[3, 3] == 0.5
+        assert np.array([["a", "bc"], ["d", "e"]]).T.copy()[1, 0] == "bc"
+        assert np.array([{"a": 1}, None, "x"])[0] == {"a": 1}
+        assert np.fromiter((i for i in range(1000)), int).sum() == 499500
+        record = np.zeros(3, [("a", "i4"), ("b", "f8")])
+        record["b"] = 1.5
+        assert record["b"].sum() == 4.5
+    del array, record
+    assert host.bytes_outstanding == 0
+
+
+def test_a_refusal_is_a_memory_error_that_says_why_and_loses_nothing(host: mr.HostMemoryResource) -> None:
+    limited = mr.LimitingResourceAdaptor(host, 10_000)
+    with use(limited) as allocator:
+        kept = np.ones(1000)
+        grow = partial(kept.resize, 2000, refcheck=False)
+        for make in (partial(np.empty, 1000), partial(np.zeros, 1000), grow):
+            before = allocator.failures
+            with pytest.raises(MemoryError):
+                make()
+            assert allocator.failures == before + 1
+            assert limited.bytes_outstanding == 8000
+        error = allocator.last_error
+        assert isinstance(error, errors.OutOfBudget) and (error.requested, error.remaining) == (16000, 2000)
+        assert kept.sum() == 1000
+    with pytest.raises(MemoryError) as caught, use(limited):
+        np.empty(1 << 20)
+    assert "budget of 10,000" in caught.value.__notes__[0]
+    del kept, grow, make
+    assert limited.bytes_outstanding == 0
+
+
+def test_a_memory_error_of_somebody_else_gets_no_note(host: mr.HostMemoryResource) -> None:
+    with pytest.raises(MemoryError) as caught, use(host) as allocator:
+        raise MemoryError
+    assert not hasattr(caught.value, "__notes__")
+    assert (allocator.failures, allocator.last_error) == (0, None)
+
+
+def test_an_array_can_shrink_where_no_second_one_fits(host: mr.HostMemoryResource) -> None:
+    limited = mr.LimitingResourceAdaptor(host, 1000)
+    with use(limited) as allocator:
+        array = np.arange(100, dtype=np.uint64)
+        array.resize(50, refcheck=False)
+        assert array.tolist() == list(range(50))
+        assert allocator.failures == 0
+    del array
+    assert limited.bytes_outstanding == 0
+
+
+def test_allocations_carry_the_tag_numpy_or_the_one_given(host: mr.HostMemoryResource) -> None:
+    with use(mr.FaultInjectionResourceAdaptor(host, tag="numpy", every=1)), pytest.raises(MemoryError):
+        np.empty(10)
+    with use(mr.FaultInjectionResourceAdaptor(host, tag="images", every=1), tag="images"), pytest.raises(MemoryError):
+        np.empty(10)
+    with use(mr.FaultInjectionResourceAdaptor(host, tag="images", every=1)):
+        np.empty(10)
+
+
+def test_arrays_pickle_inside_and_outside(host: mr.HostMemoryResource) -> None:
+    with use(host):
+        array = np.arange(1000).reshape(10, 100)
+        buffers: list[pickle.PickleBuffer] = []
+        stored = pickle.dumps(array), pickle.dumps(array, protocol=5, buffer_callback=buffers.append)
+        twin = pickle.loads(stored[0])
+    outside = pickle.loads(stored[0])
+    shared = pickle.loads(stored[1], buffers=buffers)
+    for copy in (twin, outside, shared):
+        assert np.array_equal(copy, array)
+    assert np.shares_memory(shared, array)
+    del array, twin, copy, buffers
+    assert host.bytes_outstanding == 8000  # the shared one still has it
+    del shared
+    assert host.bytes_outstanding == 0
+
+
+# --- Threads and tasks ---
+
+
+def run_in_thread(work: Callable[[], object]) -> None:
+    failures: list[BaseException] = []
+
+    def guarded() -> None:
+        try:
+            work()
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=guarded)
+    thread.start()
+    thread.join()
+    assert failures == []
+
+
+def test_another_thread_is_not_affected(host: mr.HostMemoryResource) -> None:
+    names: list[str] = []
+    with use(host):
+        run_in_thread(lambda: names.append(get_handler_name(np.empty(10))))
+    assert names == ["default_allocator"]
+
+
+def test_an_array_can_be_freed_by_another_thread(host: mr.HostMemoryResource) -> None:
+    with use(host):
+        arrays = [np.empty(100, np.uint8) for _ in range(10)]
+    run_in_thread(arrays.clear)
+    assert host.bytes_outstanding == 0
+
+
+def test_eight_threads_make_pass_on_and_free_arrays_and_all_adds_up() -> None:
+    shared = mr.StatisticsResourceAdaptor(mr.HostMemoryResource())
+    others: list[Any] = []
+    start = threading.Barrier(8)
+
+    def work(seed: int) -> None:
+        random = np.random.default_rng(seed)
+        own: list[Any] = []
+        start.wait()
+        with use(shared):
+            for size in random.integers(0, 5000, 300):
+                array = np.zeros(size, np.uint8)
+                array += seed
+                own.append(array)
+                others.append(np.full(size, seed, np.uint8))
+                if len(others) > 50:
+                    others.pop()
+                if len(own) > 20:
+                    assert (own.pop(0) == seed).all()
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert shared.bytes_outstanding == sum(max(array.nbytes, 1) for array in others)
+    others.clear()
+    assert shared.bytes_outstanding == 0
+    assert shared.allocation_counts.total_count >= 8 * 600
+
+
+def test_asynchronous_tasks_have_their_own(host: mr.HostMemoryResource) -> None:
+    async def make(source: mr.HostMemoryResource, nbytes: int, turn: asyncio.Barrier) -> Any:
+        with use(source):
+            await turn.wait()
+            array = np.empty(nbytes, np.uint8)
+            await turn.wait()
+            assert get_handler_name() == "tensormem"
+        assert get_handler_name() == "default_allocator"
+        return array
+
+    async def both() -> list[Any]:
+        turn = asyncio.Barrier(2)
+        return await asyncio.gather(make(host, 100, turn), make(second, 30, turn))
+
+    second = mr.HostMemoryResource()
+    arrays = asyncio.run(both())
+    assert (host.bytes_outstanding, second.bytes_outstanding) == (100, 30)
+    del arrays
+    assert (host.bytes_outstanding, second.bytes_outstanding) == (0, 0)
+
+
+# --- Resources written in Python ---
+
+
+class Refusing(mr.DeviceMemoryResource):
+    """Raises when told to, and remembers what it saw."""
+
+    def __init__(self, upstream: mr.DeviceMemoryResource) -> None:
+        super().__init__(upstream)
+        self.refuse = False
+        self.freed = 0
+
+    def allocate(
+        self,
+        nbytes: SupportsIndex | str,
+        stream: Stream | None = None,
+        *,
+        alignment: SupportsIndex | None = None,
+        tag: str | None = None,
+    ) -> mr.DeviceBlock:
+        if self.refuse:
+            raise LookupError("not today")
+        return super().allocate(nbytes, stream, alignment=alignment, tag=tag)
+
+    def deallocate(self, block: mr.DeviceBlock, stream: Stream | None = None) -> None:
+        self.freed += 1
+        super().deallocate(block, stream)
+
+
+def test_an_exception_of_a_resource_written_in_python_is_a_memory_error_with_its_cause(
+    host: mr.HostMemoryResource,
+) -> None:
+    refusing = Refusing(host)
+    with use(refusing) as allocator:
+        array = np.ones(10)
+        refusing.refuse = True
+        with pytest.raises(MemoryError):
+            np.empty(10)
+        error = allocator.last_error
+        assert error is not None and isinstance(error.__cause__, LookupError)
+    del array
+    assert (refusing.freed, host.bytes_outstanding) == (1, 0)
+
+
+def test_an_array_freed_while_an_exception_is_on_its_way_does_not_disturb_it(host: mr.HostMemoryResource) -> None:
+    refusing = Refusing(host)
+
+    def fail() -> None:
+        with use(refusing):
+            array = np.ones(10)
+        array.reshape(3, 3)  # raises; the array dies with the frame
+
+    with pytest.raises(ValueError, match="reshape"):
+        fail()
+    gc.collect()
+    assert (refusing.freed, host.bytes_outstanding) == (1, 0)
+
+
+# --- What is refused, and the end of the process ---
+
+
+def test_what_is_no_host_resource_is_refused_at_once() -> None:
+    class Remote(mr.HostMemoryResource):
+        is_host_accessible = property(lambda self: False)
+
+    with pytest.raises(errors.InvalidArgument, match="cannot touch"):
+        use(Remote())
+    with pytest.raises(errors.InvalidArgument, match="not str"):
+        use("host")  # type: ignore[arg-type]
+    with pytest.raises(errors.InvalidArgument, match="a tag is text"):
+        use(mr.HostMemoryResource(), tag=3)  # type: ignore[arg-type]
+    assert get_handler_name() == "default_allocator"
+
+
+@pytest.mark.parametrize("table", [None, 7, datetime.datetime_CAPI])  # type: ignore[attr-defined]
+def test_a_table_that_is_not_numpys_is_refused(table: object, host: mr.HostMemoryResource) -> None:
+    with pytest.raises(errors.NotSupported, match="allocator hook"):
+        check_numpy_table(table)
+    with pytest.raises(errors.NotSupported, match="allocator hook"):
+        NumpyAllocator(host).install(table)
+
+
+def test_an_allocator_that_was_never_made_or_twice_says_so(host: mr.HostMemoryResource) -> None:
+    empty = NumpyAllocator.__new__(NumpyAllocator)
+    with pytest.raises(errors.InvalidArgument, match="never made"):
+        _ = empty.failures
+    made = NumpyAllocator(host)
+    with pytest.raises(errors.InvalidArgument, match="exists already"):
+        made.__init__(host)  # type: ignore[misc]
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(made)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "mr.HostMemoryResource()",
+        "mr.PoolMemoryResource(mr.HostMemoryResource())",
+        "mr.CallbackMemoryResource(take, give_back)",
+        "Forwarding(mr.HostMemoryResource())",
+    ],
+)
+def test_arrays_that_are_alive_when_the_interpreter_ends_do_no_harm(source: str) -> None:
+    program = f"""
+        import sys
+        import threading
+
+        import numpy as np
+
+        from tensormem import mr
+        from tensormem.interop.numpy import use
+
+        blocks = {{}}
+
+        def take(nbytes, stream):
+            block = mr.HostMemoryResource().allocate(nbytes)
+            blocks[block.ptr] = block
+            return block.ptr
+
+        def give_back(address, nbytes, stream):
+            del blocks[address]
+
+        class Forwarding(mr.DeviceMemoryResource):
+            def deallocate(self, block, stream=None):
+                super().deallocate(block, stream)
+
+        class Holder:
+            pass
+
+        with use({source}) as allocator:
+            array = np.arange(1000)
+            np.kept_by_a_module = np.arange(10)
+            Holder.cycle = Holder
+            Holder.array = np.ones(100)
+            sys.kept_by_sys = [np.zeros(3), allocator]
+            local = threading.local()
+            local.array = np.ones(5)
+        never_left = use({source})
+        never_left.__enter__()
+        late = np.ones(7)
+        print("done")
+    """
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-X", "faulthandler", "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+    )
+    assert (result.stdout, result.stderr, result.returncode) == ("done\n", "", 0)
