@@ -108,6 +108,7 @@ Status GuardBands::inspect(std::uint64_t address, std::uint64_t nbytes, std::uin
 Status GuardBands::fetch(std::uint64_t address, std::uint64_t nbytes, std::unique_ptr<std::uint8_t[]>* bytes) const {
   const Pitched host{.address = reinterpret_cast<std::uint64_t>(bytes->get()), .device = -1};
   TM_TRY(driver_.copy(host, {.address = address, .device = device_}, {.width = nbytes}, kDefaultStream));
+  if (driver_.stream_is_inline(kDefaultStream)) return {};
   Status waited = driver_.stream_synchronize(kDefaultStream);
   // The copy may still be under way: memory that it may write to is kept for ever rather than reused.
   if (!waited.ok()) (void)bytes->release();

@@ -51,14 +51,20 @@ TM_TEST("pages are huge where the kernel gives them, and the reason is told wher
   const PhysicalHandle whole = new_physical(4 * kPage);
   const PhysicalHandle odd = new_physical(kPage + kSmall);
   const PhysicalHandle small = new_physical(kSmall);
+  PhysicalOptions options;
+  options.exportable = true;
+  const PhysicalHandle shared = new_physical(kPage, options);
   PhysicalInfo info;
+  TM_CHECK(host_driver().physical_info(shared, &info).ok() && info.exportable);
+  TM_CHECK(info.huge_pages == host_driver().huge_pages_work());
   TM_CHECK(host_driver().physical_info(whole, &info).ok());
   TM_CHECK(info.size == 4 * kPage && !info.exportable && !info.imported && info.device == 0);
   TM_CHECK(info.huge_pages == host_driver().huge_pages_work());
   TM_CHECK((host_driver().huge_page_reason()[0] == '\0') == host_driver().huge_pages_work());
   TM_CHECK(host_driver().physical_info(odd, &info).ok() && !info.huge_pages);
   TM_CHECK(host_driver().physical_info(small, &info).ok() && !info.huge_pages);
-  for (const PhysicalHandle physical : {whole, odd, small}) TM_CHECK(host_driver().physical_destroy(physical).ok());
+  for (const PhysicalHandle physical : {whole, odd, small, shared})
+    TM_CHECK(host_driver().physical_destroy(physical).ok());
 }
 
 TM_TEST("a refused collapse falls back to small pages with the reason kept") {

@@ -96,6 +96,8 @@ int HugePages::try_in_file(int fd) noexcept {
   return error;
 }
 
+void HugePages::failed(int error) noexcept { reason_.store(explain(error), std::memory_order_release); }
+
 bool HugePages::make(int fd, std::uint64_t offset, std::uint64_t size, std::uint64_t window) noexcept {
   const std::uint64_t begin = align_up(offset, kHugePageBytes);
   const std::uint64_t end = align_down(offset + size, kHugePageBytes);

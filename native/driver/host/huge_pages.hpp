@@ -21,6 +21,8 @@ class HugePages {
   // the page size. `window` is a mapping of exactly these bytes with the same position modulo 2 MiB, which may be
   // untouchable. True when every byte that could be in a huge page is; otherwise some or all are still missing.
   bool make(int fd, std::uint64_t offset, std::uint64_t size, std::uint64_t window) noexcept;
+  // Keeps the reason why there was not even a window.
+  void failed(int error) noexcept;
 
  private:
   enum class Answer : int { unknown, yes, no };

@@ -197,7 +197,7 @@ int close(int fd) noexcept {
   return planned != 0 ? planned : real;
 }
 
-int start_thread(pthread_t* thread, void* (*body)(void*), void* argument, const char* name) noexcept {
+int start_thread(pthread_t* thread, void* (*body)(void*), void* argument) noexcept {
   TM_CONSULT(create_thread);
   sigset_t blocked;
   sigset_t before;
@@ -208,10 +208,12 @@ int start_thread(pthread_t* thread, void* (*body)(void*), void* argument, const 
   const int error = pthread_create(&started, nullptr, body, argument);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (error != 0) return error;
-  pthread_setname_np(started, name);
   *thread = started;
   return 0;
 }
+
+// By itself, because naming another thread goes through a file.
+void name_this_thread(const char* name) noexcept { pthread_setname_np(pthread_self(), name); }
 
 void join_thread(pthread_t thread) noexcept { pthread_join(thread, nullptr); }
 

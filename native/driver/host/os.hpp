@@ -46,7 +46,8 @@ int close(int fd) noexcept;
 
 // --- Threads, heap, texts ----------------------------------------------------------------------------------------
 // The thread takes no signals but those of its own faults: handlers belong to the program's threads.
-int start_thread(pthread_t* thread, void* (*body)(void*), void* argument, const char* name) noexcept;
+int start_thread(pthread_t* thread, void* (*body)(void*), void* argument) noexcept;
+void name_this_thread(const char* name) noexcept;
 void join_thread(pthread_t thread) noexcept;
 int heap_allocate(std::uint64_t nbytes, std::uint64_t alignment, bool zeroed, std::uint64_t* address) noexcept;
 void heap_free(std::uint64_t address, std::uint64_t alignment) noexcept;

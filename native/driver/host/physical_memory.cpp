@@ -185,7 +185,10 @@ Status PhysicalMemory::commit(Physical& physical, bool huge) noexcept {
 bool PhysicalMemory::commit_huge(Physical& physical) noexcept {
   if (physical.size < kHugePageBytes || !huge_pages_.work()) return false;
   Window window;
-  if (open_window(physical, &window) != 0) return false;
+  if (const int error = open_window(physical, &window); error != 0) {
+    huge_pages_.failed(error);
+    return false;
+  }
   const std::uint64_t view = window.address + physical.file_offset % kHugePageBytes;
   const bool made = huge_pages_.make(physical.fd, physical.file_offset, physical.size, view);
   close_window(window);

@@ -1,6 +1,7 @@
 #include "driver/host/stream.hpp"
 
 #include <cstdio>
+#include <utility>
 
 #include "base/invariant.hpp"
 #include "driver/host/os.hpp"
@@ -57,9 +58,7 @@ Status Stream::close(std::uint32_t serial) noexcept {
 }
 
 Status Stream::start_worker() noexcept {
-  char name[16];  // the kernel's limit, with its zero
-  std::snprintf(name, sizeof name, "tm-stream-%u", slot_ % 10000);
-  if (const int error = os::start_thread(&worker_, &Stream::run_worker, this, name); error != 0) {
+  if (const int error = os::start_thread(&worker_, &Stream::run_worker, this); error != 0) {
     return Status::driver_error(error, "pthread_create");
   }
   has_worker_ = true;
@@ -118,14 +117,25 @@ void Stream::wait(std::uint64_t point) noexcept {
   wait_locked(lock, point);
 }
 
+// Either the worker sees the waiter and tells it, or the waiter sees the work completed: both use the strongest order.
 void Stream::wait_locked(std::unique_lock<std::mutex>& lock, std::uint64_t point) noexcept {
-  ++waiters_;
+  waiters_.fetch_add(1);
   work_done_.wait(lock, [&] { return has_passed(point); });
-  --waiters_;
+  waiters_.fetch_sub(1);
+}
+
+void Stream::complete_one() noexcept {
+  completed_.fetch_add(1);
+  if (waiters_.load() == 0) return;
+  const std::lock_guard lock(mutex_);
+  work_done_.notify_all();
 }
 
 void* Stream::run_worker(void* stream) noexcept {
   t_current = static_cast<Stream*>(stream);
+  char name[16];  // the kernel's limit, with its zero
+  std::snprintf(name, sizeof name, "tm-stream-%u", t_current->slot_ % 10000);
+  os::name_this_thread(name);
   t_current->work();
   return nullptr;
 }
@@ -134,30 +144,30 @@ void Stream::spin_for_work() const noexcept {
   for (int i = 0; i < kSpins && has_passed(submitted_.load(std::memory_order_acquire)); ++i) pause_processor();
 }
 
-void Stream::work() noexcept {
-  std::unique_lock lock(mutex_);
-  while (true) {
-    if (queue_.empty() && !stopping_) {
-      lock.unlock();
-      spin_for_work();
-      lock.lock();
-    }
-    while (queue_.empty() && !stopping_) {
-      asleep_ = true;
-      work_added_.wait(lock);
-    }
-    if (queue_.empty()) return;
-    const Task task = queue_.pop();
-    lock.unlock();
+// False in the child of a fork that the work itself made: there the stream is the parent's, with its lock and queue.
+bool Stream::run_taken() noexcept {
+  while (!taken_.empty()) {
+    const Task task = taken_.pop();
     task.run(task.argument);
-    if (current() != this) {
-      // The work forked and came back: in this child the stream is the parent's, with its lock and its queue.
-      lock.release();
-      return;
+    if (current() != this) return false;
+    complete_one();
+  }
+  return true;
+}
+
+void Stream::work() noexcept {
+  while (true) {
+    spin_for_work();
+    {
+      std::unique_lock lock(mutex_);
+      while (queue_.empty() && !stopping_) {
+        asleep_ = true;
+        work_added_.wait(lock);
+      }
+      if (queue_.empty()) return;
+      std::swap(queue_, taken_);
     }
-    lock.lock();
-    completed_.store(completed_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-    if (waiters_ != 0) work_done_.notify_all();
+    if (!run_taken()) return;
   }
 }
 

@@ -43,7 +43,7 @@ class Stream {
   // The number of the last work submitted.
   Status submitted(std::uint32_t serial, std::uint64_t* point) noexcept;
 
-  bool has_passed(std::uint64_t point) const noexcept { return completed_.load(std::memory_order_acquire) >= point; }
+  bool has_passed(std::uint64_t point) const noexcept { return completed_.load() >= point; }
   // Never call it on `current()` with a point that it has not passed: that would wait for itself.
   void wait(std::uint64_t point) noexcept;
 
@@ -53,6 +53,8 @@ class Stream {
  private:
   static void* run_worker(void* stream) noexcept;
   void work() noexcept;
+  bool run_taken() noexcept;
+  void complete_one() noexcept;
   Status refuse(std::uint32_t serial) const noexcept;
   Status start_worker() noexcept;
   Status enqueue(const Task& task, bool* must_wake) noexcept;
@@ -63,12 +65,13 @@ class Stream {
   std::mutex mutex_;
   std::condition_variable work_added_;
   std::condition_variable work_done_;
-  // All below are guarded by the mutex; the two ends of the timeline may also be read without it.
+  TaskQueue taken_;  // the worker's own: what it took from the queue and has not run
+  std::atomic<std::uint64_t> completed_{0};
+  // All below are guarded by the mutex; the atomics may also be read without it.
   TaskQueue queue_;
   std::atomic<std::uint64_t> submitted_{0};
-  std::atomic<std::uint64_t> completed_{0};
+  std::atomic<std::uint32_t> waiters_{0};
   std::uint32_t serial_ = 0;  // 0: closed, or closing
-  std::uint32_t waiters_ = 0;
   pthread_t worker_ = {};
   bool has_worker_ = false;
   bool asleep_ = false;
