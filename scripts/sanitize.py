@@ -41,12 +41,13 @@ class Sanitizer:
 
     def accepts_our_tests(self) -> bool:
         start = time.monotonic()
-        path = build(f"build-{self.name}", *TESTS, f"-Db_sanitize={self.flags}", "-Db_lundef=false")
+        options = (f"-Db_sanitize={self.flags}", "-Db_lundef=false", "-Doptimization=1")
+        path = build(f"build-{self.name}", *TESTS, *options)
         if not self.bites(path):
             return False
-        options = ["--timeout-multiplier=4", *([f"--wrapper={' '.join(self.wrapper)}"] if self.wrapper else [])]
+        wrapper = [f"--wrapper={' '.join(self.wrapper)}"] if self.wrapper else []
         title = f"sanitizer {self.flags} ({len(self.mistakes)} planted mistakes found)"
-        return summarise(title, run_tests(path, *options, env=OPTIONS), time.monotonic() - start)
+        return summarise(title, run_tests(path, "--timeout-multiplier=4", *wrapper, env=OPTIONS), time.monotonic() - start)
 
 
 def randomisation_is_too_wide() -> bool:

@@ -61,9 +61,11 @@ class Driver {
   // destroyed.
   virtual Status stream_export(StreamId stream, std::uint64_t* native_handle) = 0;
   virtual Status stream_import(std::int32_t device, std::uint64_t native_handle, StreamId* stream) = 0;
-  // Cheap enough for every allocation; false for destroyed, foreign and pre-fork streams.
+  // Cheap enough for every allocation; false for foreign and pre-fork streams, and for destroyed ones as soon as their
+  // work is done.
   virtual bool stream_is_valid(StreamId stream) const noexcept = 0;
-  // Whether work on the stream is done when the call that gives it returns. Waiting for an event on one blocks the caller.
+  // Whether work on the stream is done when the call that gives it returns. Waiting for an event on one blocks the
+  // caller.
   virtual bool stream_is_inline(StreamId stream) const noexcept = 0;
 
   // --- Events

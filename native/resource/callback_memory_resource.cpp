@@ -14,6 +14,11 @@ Status CallbackMemoryResource::take(const AllocRequest& request, std::uint64_t* 
     return taken;
   }
   if (given == 0) return Status::fail(Code::out_of_memory, "the callback returned 0", request.nbytes);
+  std::uint64_t end = 0;
+  if (!checked_add(given, wanted.nbytes, &end)) {
+    TM_TRY(callbacks_.give_back(given, wanted.nbytes, request.stream));
+    return Status::fail(Code::invalid_argument, "the callback's memory reaches beyond the address space");
+  }
   if (!is_aligned(given, must_align ? alignment_ : request.alignment)) {
     TM_TRY(callbacks_.give_back(given, wanted.nbytes, request.stream));
     return Status::fail(Code::invalid_alignment, "the callback's address is not a multiple of what it promised",

@@ -3,7 +3,8 @@
 //   17515,21:13:33.836750,allocate,0x55db4f015200,1000,0          (free; allocate failure, with the pointer "(nil)")
 // Thread is the system's number, Time is local, Stream is 0 or hexadecimal. The format has no row for a reap or for a
 // refused free: those are counted in `skipped_records`, not written.
-// Records are kept and written in batches, by order number. What the file system refuses is kept and tried again; only
+// Records are kept and written in batches, by order number: a row stands out of place only if its thread was overtaken
+// by half a batch. What the file system refuses is kept and tried again; only
 // when too much is waiting does a record fail. Must not know: where records come from.
 #pragma once
 

@@ -68,9 +68,8 @@ bool PoolMemoryResource::steal(const AllocRequest& request, Block* block, Status
   for (auto& [stream, ranges] : pending_) {
     if (stream == request.stream || ranges.bytes() < range_bytes(request)) continue;
     EventRef behind;
-    Status ordered = order_.mark(stream, &behind);
-    if (ordered.ok()) ordered = order_.wait_for(Uses{{stream, behind}}, request.stream);
-    if (!ordered.ok()) {
+    if (!order_.mark(stream, &behind).ok()) continue;  // it is being destroyed: not this caller's concern
+    if (Status ordered = order_.wait_for(Uses{{stream, behind}}, request.stream); !ordered.ok()) {
       *failure = std::move(ordered);
       return false;
     }
@@ -79,11 +78,13 @@ bool PoolMemoryResource::steal(const AllocRequest& request, Block* block, Status
   return false;
 }
 
-// The block has other streams' uses: its stream waits for them, or, when it runs inline, the block does.
-Status PoolMemoryResource::deallocate_tracked(const Block& block, StreamId stream, BlockState* end) {
-  const std::lock_guard lock(lock_);
-  TM_TRY(check_live(block));
-  Uses others = uses_[block.generation].conflicts(stream, Access::write);
+// Other streams have to do with the block: the stream it ends on waits for them, or, when that runs inline, the block
+// does.
+Status PoolMemoryResource::end_behind_others(const Block& block, StreamId stream, BlockState* end) {
+  BlockUses* uses = nullptr;
+  TM_TRY(uses_of(block, stream, &uses));
+  Uses others;
+  if (uses != nullptr) others = uses->conflicts(stream, Access::write);
   bool passed = others.empty();
   if (!passed && !runs_inline(stream)) {
     TM_TRY(order_.wait_for(others, stream));
@@ -111,8 +112,8 @@ Status PoolMemoryResource::deallocate_tracked(const Block& block, StreamId strea
 }
 
 Status PoolMemoryResource::reap_pending() {
-  const std::lock_guard lock(lock_);
-  return reap_locked();
+  std::uint64_t released = 0;
+  return trim(options_.release_threshold, &released);
 }
 
 Status PoolMemoryResource::reap_locked() {
@@ -158,9 +159,8 @@ Status PoolMemoryResource::wait_for_pending() {
   {
     const std::lock_guard lock(lock_);
     for (auto& [stream, ranges] : pending_) {
-      if (!driver().stream_is_valid(stream)) continue;
       EventRef behind;
-      TM_TRY(order_.mark(stream, &behind));
+      if (!order_.mark(stream, &behind).ok()) continue;  // destroyed, or about to be: promote_passed sees when
       ranges.marker = behind;
       ranges.marked = deallocations_;
       until.push_back({stream, std::move(behind)});
@@ -202,26 +202,30 @@ Status PoolMemoryResource::add_chunk(std::uint64_t nbytes, std::uint64_t alignme
     reserved_ += nbytes;
   }
   auto chunk = std::make_unique<PoolChunk>();
-  Status taken = upstream_->allocate({.nbytes = nbytes, .alignment = alignment}, &chunk->memory);
-  if (taken.ok()) {
-    if (taken = chunk->space.open(nbytes, kPoolGranule); !taken.ok()) {
-      BlockState end{};
-      (void)upstream_->deallocate(chunk->memory, kDefaultStream, &end).ok();
-    }
+  Status added = upstream_->allocate({.nbytes = nbytes, .alignment = alignment}, &chunk->memory);
+  const bool taken = added.ok();
+  if (added.ok()) added = chunk->space.open(nbytes, kPoolGranule);
+  if (added.ok()) added = keep(&chunk);
+  if (added.ok()) return added;
+  if (taken) {
+    BlockState end{};
+    (void)upstream_->deallocate(chunk->memory, kDefaultStream, &end).ok();
   }
   const std::lock_guard lock(lock_);
-  if (!taken.ok()) {
-    reserved_ -= nbytes;
-    return taken;
+  reserved_ -= nbytes;
+  return added;
+}
+
+Status PoolMemoryResource::keep(std::unique_ptr<PoolChunk>* chunk) {
+  const std::lock_guard lock(lock_);
+  const auto place = std::ranges::find(chunks_, nullptr);
+  if (place != chunks_.end()) {
+    *place = std::move(*chunk);
+    return {};
   }
-  for (auto& place : chunks_) {
-    if (place == nullptr) {
-      place = std::move(chunk);
-      return {};
-    }
-  }
-  TM_ASSERT(chunks_.size() < kMaxChunks);
-  chunks_.push_back(std::move(chunk));
+  if (chunks_.size() == kMaxChunks)
+    return Status::fail(Code::out_of_memory, "the pool has as many chunks as it can name", (*chunk)->memory.nbytes);
+  chunks_.push_back(std::move(*chunk));
   return {};
 }
 

@@ -39,22 +39,23 @@ Status PoolMemoryResource::allocate(const AllocRequest& request, Block* block) {
 
 Status PoolMemoryResource::deallocate(const Block& block, StreamId stream, BlockState* end) {
   TM_TRY(check_stream(stream));
-  bool tracked = false;
   {
     const std::lock_guard lock(lock_);
     TM_TRY(check_live(block));
-    tracked = !uses_.empty() && uses_.contains(block.generation);
-    if (!tracked) [[likely]] {
+    if (stream == block.stream && (uses_.empty() || !uses_.contains(block.generation))) [[likely]] {
       stats_.on_free(block.nbytes);
       end_range(block, stream);
       *end = BlockState::freed;
-      if (!has_surplus(block.chunk)) [[likely]]
-        return {};
+    } else {
+      TM_TRY(end_behind_others(block, stream, end));
     }
+    if (!has_surplus(block.chunk)) [[likely]]
+      return {};
   }
-  if (tracked) return deallocate_tracked(block, stream, end);
+  // The block is back whatever the upstream says to its chunk; whoever calls trim() is told.
   std::uint64_t released = 0;
-  return trim(options_.release_threshold, &released);
+  (void)trim(options_.release_threshold, &released).ok();
+  return {};
 }
 
 std::uint64_t PoolMemoryResource::bytes_outstanding() const {
@@ -81,8 +82,9 @@ Status PoolMemoryResource::prepare_block_use(const Block& block, StreamId stream
   {
     const std::lock_guard lock(lock_);
     TM_TRY(check_live(block));
-    if (const auto found = uses_.find(block.generation); found != uses_.end())
-      others = found->second.conflicts(stream, access);
+    BlockUses* uses = nullptr;
+    TM_TRY(uses_of(block, stream, &uses));
+    if (uses != nullptr) others = uses->conflicts(stream, access);
   }
   if (others.empty()) return {};
   const BlockingRegion region;  // on a stream that runs inline this waits
@@ -95,7 +97,31 @@ Status PoolMemoryResource::finish_block_use(const Block& block, StreamId stream,
   TM_TRY(check_live(block));
   EventRef event;
   TM_TRY(order_.mark(stream, &event));
-  uses_[block.generation].finished(stream, access, std::move(event));
+  BlockUses* uses = nullptr;
+  TM_TRY(uses_of(block, stream, &uses));
+  if (uses == nullptr) {
+    uses = &uses_[block.generation];
+    if (stream == block.stream) access = Access::write;  // it stands for the block's being ready, too
+  }
+  uses->finished(stream, access, std::move(event));
+  return {};
+}
+
+// A range that was pending comes to its block before its stream has passed: being ready for that stream is the block's
+// first write, and other streams wait for it. One event behind the stream, made when another stream comes along.
+Status PoolMemoryResource::uses_of(const Block& block, StreamId stream, BlockUses** uses) {
+  if (const auto found = uses_.find(block.generation); found != uses_.end()) {
+    *uses = &found->second;
+    return {};
+  }
+  if (stream == block.stream || runs_inline(block.stream)) return {};
+  EventRef ready;
+  if (Status marked = order_.mark(block.stream, &ready); !marked.ok()) {
+    if (driver().stream_is_valid(block.stream)) return marked;
+    return {};  // destroyed: its work is done
+  }
+  *uses = &uses_[block.generation];
+  (*uses)->finished(block.stream, Access::write, std::move(ready));
   return {};
 }
 

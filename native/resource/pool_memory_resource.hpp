@@ -95,6 +95,9 @@ class PoolMemoryResource final : public Resource {
   void free_parked();
   void add_pending(RangeName name, StreamId stream);
   bool has_surplus(std::uint32_t chunk) const;
+  // Null when nobody but `stream` has anything to do with the block.
+  Status uses_of(const Block& block, StreamId stream, BlockUses** uses);
+  Status end_behind_others(const Block& block, StreamId stream, BlockState* end);
   void promote_passed();
   Status reap_locked();
   bool steal(const AllocRequest& request, Block* block, Status* failure);
@@ -106,9 +109,9 @@ class PoolMemoryResource final : public Resource {
   // Without it.
   Status refuse_large(std::uint64_t nbytes);
   Status allocate_slowly(const AllocRequest& request, Block* block);
-  Status deallocate_tracked(const Block& block, StreamId stream, BlockState* end);
   Status grow(const AllocRequest& request);
   Status add_chunk(std::uint64_t nbytes, std::uint64_t alignment);
+  Status keep(std::unique_ptr<PoolChunk>* chunk);
   Status wait_for_pending();
   Status give_back(const std::vector<Block>& chunks);
 

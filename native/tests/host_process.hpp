@@ -25,12 +25,18 @@
 namespace tensormem::test {
 
 // ThreadSanitizer loses track of threads that a forked child of a threaded process starts ("dup thread with used id").
-// There, and only there, children of these tests start none; the plain and ASan builds run everything.
+// There, and only there, children of these tests start none.
 #if defined(__SANITIZE_THREAD__)
 inline constexpr bool kChildrenStartThreads = false;
 #else
 inline constexpr bool kChildrenStartThreads = true;
 #endif
+// The heaps of sanitizers are not safe to fork while other threads allocate: the child hangs in them. Tests that fork
+// amid such threads ask this first, and say so when they cannot.
+inline bool can_fork_amid_threads() {
+  if (TM_SANITIZED) std::fprintf(stderr, "  not tried under a sanitizer: forking while other threads allocate\n");
+  return !TM_SANITIZED;
+}
 
 inline std::uint64_t count_entries(const char* folder) {
   DIR* const open = opendir(folder);

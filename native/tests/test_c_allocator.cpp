@@ -12,7 +12,7 @@ using namespace tensormem;
 
 namespace {
 
-ResourcePtr host() { return std::make_shared<PlainMemoryResource>(host_driver(), 0, AllocationOptions{}); }
+ResourcePtr make_host() { return std::make_shared<PlainMemoryResource>(host_driver(), 0, AllocationOptions{}); }
 
 bool all_are(const void* bytes, unsigned char value, std::size_t nbytes) {
   const auto* each = static_cast<const unsigned char*>(bytes);
@@ -48,7 +48,7 @@ class Careless final : public Resource {
 }  // namespace
 
 TM_TEST("memory comes from the resource, aligned and tagged, and goes back by bare pointer") {
-  const ResourcePtr resource = host();
+  const ResourcePtr resource = make_host();
   CAllocator allocator(resource, intern_tag("numpy"));
   void* pointer = allocator.allocate(1000);
   TM_CHECK(reinterpret_cast<std::uintptr_t>(pointer) % CAllocator::kAlignment == 0);
@@ -61,7 +61,7 @@ TM_TEST("memory comes from the resource, aligned and tagged, and goes back by ba
 }
 
 TM_TEST("zero bytes have an address of their own, and null is nothing to free") {
-  const ResourcePtr resource = host();
+  const ResourcePtr resource = make_host();
   CAllocator allocator(resource, kUntagged);
   void* one = allocator.allocate(0);
   void* two = allocator.allocate_zeroed(0, 8);
@@ -73,7 +73,7 @@ TM_TEST("zero bytes have an address of their own, and null is nothing to free") 
 }
 
 TM_TEST("zeroed memory is zero although it was used before, and a product that overflows is refused") {
-  CAllocator allocator(host(), kUntagged);
+  CAllocator allocator(make_host(), kUntagged);
   for (const std::size_t nbytes : {std::size_t{64}, std::size_t{5000}, std::size_t{3} << 20}) {
     void* dirty = allocator.allocate(nbytes);
     std::memset(dirty, 0xff, nbytes);
@@ -87,7 +87,7 @@ TM_TEST("zeroed memory is zero although it was used before, and a product that o
 }
 
 TM_TEST("reallocation keeps the contents, growing and shrinking") {
-  const ResourcePtr resource = host();
+  const ResourcePtr resource = make_host();
   CAllocator allocator(resource, kUntagged);
   void* pointer = allocator.allocate(100);
   std::memset(pointer, 7, 100);
@@ -100,7 +100,7 @@ TM_TEST("reallocation keeps the contents, growing and shrinking") {
 }
 
 TM_TEST("a refused reallocation leaves the old memory; a smaller size is never refused") {
-  const auto limited = std::make_shared<LimitingResourceAdaptor>(host(), 1000);
+  const auto limited = std::make_shared<LimitingResourceAdaptor>(make_host(), 1000);
   CAllocator allocator(limited, kUntagged);
   void* pointer = allocator.allocate(800);
   std::memset(pointer, 7, 800);
@@ -113,7 +113,7 @@ TM_TEST("a refused reallocation leaves the old memory; a smaller size is never r
 }
 
 TM_TEST("foreign, inner and stale pointers are refused, counted and change nothing") {
-  const ResourcePtr resource = host();
+  const ResourcePtr resource = make_host();
   CAllocator allocator(resource, kUntagged);
   CAllocator other(resource, kUntagged);
   auto* pointer = static_cast<char*>(allocator.allocate(100));
@@ -158,7 +158,7 @@ TM_TEST("a recorded stream is waited for by a resource that does not track uses 
 }
 
 TM_TEST("a block whose user's stream was destroyed stays, and stays in the book") {
-  const ResourcePtr resource = host();
+  const ResourcePtr resource = make_host();
   AddressBook book;
   StreamId user = 0;
   TM_CHECK(host_driver().stream_create(0, &user).ok());
@@ -175,7 +175,7 @@ TM_TEST("a block whose user's stream was destroyed stays, and stays in the book"
 }
 
 TM_TEST("eight threads allocate, grow, check and free, and everything goes back") {
-  const ResourcePtr resource = host();
+  const ResourcePtr resource = make_host();
   CAllocator allocator(resource, kUntagged);
   std::vector<std::thread> threads;
   for (unsigned t = 0; t < 8; ++t) {

@@ -30,14 +30,14 @@ struct Registered {
   const int device_;
 };
 
-ResourcePtr host() { return std::make_shared<PlainMemoryResource>(host_driver(), 0, AllocationOptions{}); }
+ResourcePtr make_host() { return std::make_shared<PlainMemoryResource>(host_driver(), 0, AllocationOptions{}); }
 
 void* as_handle(StreamId stream) { return reinterpret_cast<void*>(stream); }
 
 }  // namespace
 
 TM_TEST("a caller with C++ gets an exception with the reason instead of a null pointer") {
-  const auto limited = std::make_shared<LimitingResourceAdaptor>(host(), 1000);
+  const auto limited = std::make_shared<LimitingResourceAdaptor>(make_host(), 1000);
   const Registered registered(limited);
   void* pointer = torch_allocate(600, 0, nullptr);
   TM_CHECK(pointer != nullptr && limited->bytes_outstanding() == 600);
@@ -63,25 +63,25 @@ TM_TEST("a device without a resource is refused, thrown and null") {
   }
   TM_CHECK(thrown && tensormem_allocate(10, 5, nullptr) == nullptr && tensormem_allocate(10, -1, nullptr) == nullptr);
   TM_CHECK(hooks().refusals().count() == before + 3);
-  TM_CHECK(hooks().set(DeviceHooks::kMaxDevices, host(), kUntagged).code() == Code::invalid_argument);
+  TM_CHECK(hooks().set(DeviceHooks::kMaxDevices, make_host(), kUntagged).code() == Code::invalid_argument);
 }
 
 TM_TEST("memory that is out keeps its resource after another took its place") {
-  ResourcePtr first = host();
+  ResourcePtr first = make_host();
   const std::weak_ptr<Resource> seen = first;
   void* pointer = nullptr;
   {
     const Registered registered(std::move(first));
     pointer = tensormem_allocate(100, 0, nullptr);
   }
-  const Registered registered(host());
+  const Registered registered(make_host());
   TM_CHECK(!seen.expired() && seen.lock()->bytes_outstanding() == 100);
   tensormem_deallocate(pointer, 100, 0, nullptr);
   TM_CHECK(seen.expired() && hooks().book().size() == 0);
 }
 
 TM_TEST("the end of a block waits for recorded streams as they are when it is freed") {
-  const ResourcePtr resource = host();
+  const ResourcePtr resource = make_host();
   const Registered registered(resource);
   StreamId owner = 0;
   StreamId user = 0;
@@ -102,8 +102,8 @@ TM_TEST("the end of a block waits for recorded streams as they are when it is fr
 }
 
 TM_TEST("eight threads free each other's memory while resources are exchanged") {
-  const ResourcePtr one = host();
-  const ResourcePtr two = host();
+  const ResourcePtr one = make_host();
+  const ResourcePtr two = make_host();
   TM_CHECK(hooks().set(0, one, kUntagged).ok());
   const std::uint64_t before = hooks().refusals().count();
   std::vector<std::atomic<void*>> places(64);

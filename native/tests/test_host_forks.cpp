@@ -71,6 +71,7 @@ TM_TEST("a child forked while streams run gets clear errors for them, and fresh 
 }
 
 TM_TEST("forking in the middle of other threads' calls never hangs the child") {
+  if (!test::can_fork_amid_threads()) return;
   std::atomic<bool> stop{false};
   auto churn = [&] {
     EventHandle event = new_event();
@@ -91,12 +92,10 @@ TM_TEST("forking in the middle of other threads' calls never hangs the child") {
       EventHandle event = nullptr;
       StreamId stream = 0;
       std::atomic<bool> ran{false};
-      bool worked = host_driver().stream_create(0, &stream).ok();
-      const StreamId worker = test::kChildrenStartThreads ? stream : kDefaultStream;
-      worked = worked && host_driver().event_create(0, &event).ok() &&
-               host_driver().launch_host(&set_flag, &ran, worker).ok() &&
-               host_driver().event_record(event, stream).ok() && host_driver().event_synchronize(event).ok() &&
-               host_driver().stream_destroy(stream).ok();
+      const bool worked = host_driver().stream_create(0, &stream).ok() && host_driver().event_create(0, &event).ok() &&
+                          host_driver().launch_host(&set_flag, &ran, stream).ok() &&
+                          host_driver().event_record(event, stream).ok() &&
+                          host_driver().event_synchronize(event).ok() && host_driver().stream_destroy(stream).ok();
       return worked && ran.load() ? 0 : 1;
     });
     TM_CHECK(test::exited_with(status, 0));
@@ -122,7 +121,7 @@ struct ForkingWork {
 };
 
 TM_TEST("work on a stream may fork, and only the parent goes on with the stream") {
-  if (!test::kChildrenStartThreads) return;  // a child whose only thread is a former worker is too much for it as well
+  if (!test::can_fork_amid_threads()) return;
   const StreamId stream = new_stream();
   ForkingWork work;
   TM_CHECK(pipe(work.pipe_ends) == 0);

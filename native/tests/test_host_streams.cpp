@@ -96,12 +96,15 @@ TM_TEST("destroying a stream waits for its work") {
   std::atomic<bool> ran{false};
   TM_CHECK(host_driver().launch_host(&Gate::pass, &gate, stream).ok());
   TM_CHECK(host_driver().launch_host(&set_flag, &ran, stream).ok());
+  std::atomic<bool> valid_meanwhile{false};
   std::thread opener([&] {
-    while (host_driver().stream_is_valid(stream)) std::this_thread::yield();
+    bool done = false;
+    while (host_driver().stream_query(stream, &done).ok()) std::this_thread::yield();
+    valid_meanwhile = host_driver().stream_is_valid(stream);
     gate.let_go();
   });
   TM_CHECK(host_driver().stream_destroy(stream).ok());
-  TM_CHECK(ran.load());
+  TM_CHECK(ran.load() && valid_meanwhile.load() && !host_driver().stream_is_valid(stream));
   opener.join();
 }
 

@@ -116,6 +116,29 @@ class TestPressureResourceAdaptor(ResourceConformance):
         )
 
 
+class TestLoggingResourceAdaptor(ResourceConformance):
+    def make(self) -> mr.DeviceMemoryResource:
+        return mr.LoggingResourceAdaptor(mr.HostMemoryResource(), sink=mr.RingSink(64))
+
+
+class TestLoggingResourceAdaptorWithAFailingSink(ResourceConformance):
+    def make(self) -> mr.DeviceMemoryResource:
+        def refuse(record: mr.LogRecord) -> None:
+            raise OSError("the disk is full")
+
+        return mr.LoggingResourceAdaptor(mr.HostMemoryResource(), sink=refuse)
+
+
+class TestTrackingResourceAdaptor(ResourceConformance):
+    def make(self) -> mr.DeviceMemoryResource:
+        return mr.TrackingResourceAdaptor(mr.HostMemoryResource(), capture_stacks=True)
+
+
+class TestDebugGuardResourceAdaptor(ResourceConformance):
+    def make(self) -> mr.DeviceMemoryResource:
+        return mr.DebugGuardResourceAdaptor(mr.PoolMemoryResource(mr.HostMemoryResource()), quarantine_bytes=0)
+
+
 class PassingOn(mr.DeviceMemoryResource):
     """An adaptor written in Python that changes nothing."""
 

@@ -69,12 +69,12 @@ Status StreamTable::destroy(StreamId id) noexcept {
   Stream* stream = nullptr;
   TM_TRY(find(id, &stream));
   if (stream == Stream::current()) return refuse_own_stream(id, "a stream cannot be destroyed by its own work");
-  // Whoever takes the serial away destroys the stream; everybody else sees a stream that is gone.
-  Slot& slot = slots_[slot_of(id)];
-  std::uint32_t serial = serial_of(id);
-  if (!slot.live_serial.compare_exchange_strong(serial, 0)) return check(id);
+  // Of several callers one closes it; from then on it takes no work. The id is valid until the work is done: whoever
+  // finds it gone may rely on that.
   TM_TRY(stream->close(serial_of(id)));
   const std::lock_guard lock(mutex_);
+  Slot& slot = slots_[slot_of(id)];
+  slot.live_serial.store(0, std::memory_order_release);
   slot.busy = false;
   live_.fetch_sub(1, std::memory_order_relaxed);
   return {};

@@ -7,6 +7,7 @@ from tensormem._core import drivers as _drivers
 from tensormem._core import faults as _faults
 from tensormem._core import interop as _interop
 from tensormem._core import leaves as _leaves
+from tensormem._core import observers as _observers
 from tensormem._core import resources as _resources
 from tensormem._core import streams as _streams
 from tensormem._core import suballocators as _suballocators
@@ -42,6 +43,16 @@ PrefetchResourceAdaptor = _adaptors.PrefetchResourceAdaptor
 PressureResourceAdaptor = _adaptors.PressureResourceAdaptor
 Statistics = _adaptors.Statistics
 StatisticsResourceAdaptor = _adaptors.StatisticsResourceAdaptor
+
+CsvSink = _observers.CsvSink
+DebugGuardResourceAdaptor = _observers.DebugGuardResourceAdaptor
+GuardFinding = _observers.GuardFinding
+LoggingResourceAdaptor = _observers.LoggingResourceAdaptor
+LogRecord = _observers.LogRecord
+MemorySink = _observers.MemorySink
+OutstandingBlock = _observers.OutstandingBlock
+RingSink = _observers.RingSink
+TrackingResourceAdaptor = _observers.TrackingResourceAdaptor
 
 BlockBytes = _interop.BlockBytes
 NumpyAllocator = _interop.NumpyAllocator

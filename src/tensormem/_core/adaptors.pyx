@@ -28,6 +28,7 @@ from tensormem._core.native cimport (
 from tensormem._core.resources cimport DeviceBlock, DeviceMemoryResource, tag_id, upstream_of
 from tensormem._core.sizes cimport alignment_of, size_of
 
+import weakref
 from typing import NamedTuple
 
 from tensormem import errors
@@ -350,15 +351,19 @@ cdef class FailureCallbackResourceAdaptor(DeviceMemoryResource):
         if not callable(callback):
             raise errors.InvalidArgument(f"a callback is something to call, not {type(callback).__name__}")
         self.callback = callback
+        context = weakref.ref(self)
         self.adopt(
             static_pointer_cast[Resource, NativeFailureCallback](
-                make_shared[NativeFailureCallback](upstream._owner, retry_callback(<PyObject*>callback, _retry))),
+                make_shared[NativeFailureCallback](upstream._owner, retry_callback(<PyObject*>context, _retry))),
             upstream.driver, upstream)
 
 
-cdef void _retry(PyObject* callback, uint64_t nbytes, cbool* again, Status* status) noexcept with gil:
+# Native code holds the adaptors of these callbacks weakly: a callback may refer to its own adaptor without a leak, and
+# whoever calls the native part keeps the Python part alive.
+cdef void _retry(PyObject* held, uint64_t nbytes, cbool* again, Status* status) noexcept with gil:
     try:
-        again[0] = bool((<object>callback)(nbytes))
+        adaptor = (<object>held)()
+        again[0] = adaptor is not None and bool(adaptor.callback(nbytes))
     except BaseException as error:
         status[0] = python_failure(<PyObject*>error, "the failure callback raised", nbytes)
 
@@ -397,8 +402,9 @@ cdef class PressureResourceAdaptor(DeviceMemoryResource):
                 f"it takes 0 < warn <= critical and hysteresis < warn, not warn={marks.warn}, "
                 f"critical={marks.critical}, hysteresis={marks.hysteresis}")
         self.callback = callback
+        context = weakref.ref(self)
         self._pressure = make_shared[NativePressure](
-            upstream._owner, marks, level_callback(<PyObject*>callback, _level_changed))
+            upstream._owner, marks, level_callback(<PyObject*>context, _level_changed))
         self.adopt(static_pointer_cast[Resource, NativePressure](self._pressure), upstream.driver, upstream)
 
     @property
@@ -412,8 +418,10 @@ cdef class PressureResourceAdaptor(DeviceMemoryResource):
         return f"PressureResourceAdaptor: {self.level}, {format_size(self.bytes_outstanding)} in use"
 
 
-cdef void _level_changed(PyObject* callback, int level, uint64_t used, Status* status) noexcept with gil:
+cdef void _level_changed(PyObject* held, int level, uint64_t used, Status* status) noexcept with gil:
     try:
-        (<object>callback)(_LEVELS[level], used)
+        adaptor = (<object>held)()
+        if adaptor is not None:
+            adaptor.callback(_LEVELS[level], used)
     except BaseException as error:
         status[0] = python_failure(<PyObject*>error, "the pressure callback raised", used)

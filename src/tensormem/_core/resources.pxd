@@ -7,6 +7,7 @@ cdef class DeviceBlock:
     cdef Block raw
     cdef DeviceMemoryResource _mr
     cdef bint _owned  # to be given back when dropped
+    cdef bint _offered  # when dropped, its resource's Python had its chance before
     cdef object __weakref__
 
 

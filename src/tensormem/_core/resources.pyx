@@ -4,7 +4,6 @@
 A block keeps its resource alive and is given back, on the stream it was allocated on, when it is dropped.
 Must not know: which resources there are.
 """
-import sys
 import weakref
 from contextvars import ContextVar
 
@@ -36,7 +35,7 @@ from tensormem._core.native cimport (
     tag_text,
 )
 from tensormem._core.sizes cimport alignment_of, size_of
-from tensormem._core.streams cimport Stream, borrow_stream, stream_id
+from tensormem._core.streams cimport Stream, borrow_stream, report_unraisable, stream_id
 
 from typing import NamedTuple
 
@@ -78,7 +77,7 @@ cdef class DeviceBlock:
         cdef BlockState end
         if not self._owned:
             return
-        if self._mr._in_python:
+        if self._mr._in_python and not self._offered:
             _give_back_in_python(self._mr, self.raw)
         else:
             # Nobody is left to tell: a block that cannot be given back stays counted by its resource.
@@ -191,6 +190,10 @@ cdef class DeviceMemoryResource:
         self.target = upstream.native
         self._in_python = True
         self._held = {}
+
+    def __del__(self):
+        # In a cycle of garbage, its attributes are about to go: what is out goes straight to the upstream.
+        self._in_python = False
 
     cdef adopt(self, ResourcePtr native, Driver driver, object upstream):
         self._owner = native
@@ -342,7 +345,7 @@ cdef class DeviceMemoryResource:
         if tag is not None:
             request.tag = tag_id(tag)
         elif _scopes_used:
-            request.tag = _current_tag.get()
+            request.tag = _current_tag.get()[0]
         return 0
 
     cdef DeviceBlock _wrap(self, DeviceBlock block):
@@ -418,7 +421,7 @@ class LaunchRecorder:
 
 # ---- Tags ----
 
-_current_tag = ContextVar("tensormem.tag", default=0)
+_current_tag = ContextVar("tensormem.tag", default=(0, None))  # the tag, and the scope around it
 cdef bint _scopes_used = False
 
 
@@ -435,16 +438,18 @@ class tag:
 
     def __init__(self, text):
         self._id = tag_id(text)
-        self._tokens = []
 
     def __enter__(self):
         global _scopes_used
         _scopes_used = True
-        self._tokens.append(_current_tag.set(self._id))
+        _current_tag.set((self._id, _current_tag.get()))
         return self
 
     def __exit__(self, *exc_info):
-        _current_tag.reset(self._tokens.pop())
+        _current_tag.set(_current_tag.get()[1])
+
+    def __reduce__(self):
+        return tag, (_tag_text(self._id),)
 
 
 cdef TagId tag_id(object text) except? 0xFFFFFFFF:
@@ -474,12 +479,25 @@ cdef void _allocate(PyObject* held, const AllocRequest* request, Block* block, S
         self = _alive(<object>held)
         made = self.allocate(request.nbytes, borrow_stream(self.driver, request.stream), alignment=request.alignment,
                              tag=None if request.tag == 0 else _tag_text(request.tag))
-        if type(made) is not DeviceBlock:
-            raise TypeError(f"allocate of {type(self).__name__} must give a DeviceBlock, not {type(made).__name__}")
+        _check_made(self, made, request)
         self._held[(<DeviceBlock>made).raw.generation] = made
         block[0] = (<DeviceBlock>made).raw
     except BaseException as error:
         status[0] = python_failure(<PyObject*>error, "a resource written in Python raised", request.nbytes)
+
+
+cdef int _check_made(DeviceMemoryResource self, object made, const AllocRequest* request) except -1:
+    # What stands above would cut it up or hand it on, and two owners would meet in it.
+    cdef DeviceBlock block
+    if type(made) is not DeviceBlock:
+        raise TypeError(f"allocate of {type(self).__name__} must give a DeviceBlock, not {type(made).__name__}")
+    block = made
+    if block.state != "live" or block.raw.generation in self._held:
+        raise ValueError(f"allocate of {type(self).__name__} gave {block!r}, which is not a live block of its own")
+    if block.raw.nbytes < request.nbytes or block.raw.address % request.alignment:
+        raise ValueError(f"allocate of {type(self).__name__} gave {block!r} where {request.nbytes} bytes at a "
+                         f"multiple of {request.alignment} were asked for")
+    return 0
 
 
 cdef void _deallocate(PyObject* held, const Block* block, StreamId stream, Status* status) noexcept with gil:
@@ -513,15 +531,10 @@ cdef _give_back_in_python(DeviceMemoryResource mr, const Block& raw):
     # The dropped block cannot be passed on any more: a twin goes the way its owner would have sent it.
     cdef DeviceBlock twin = DeviceBlock.__new__(DeviceBlock)
     twin.raw = raw
+    twin._offered = True
     mr._wrap(twin)
     try:
         mr.deallocate(twin)
-    except Exception as error:
+    except BaseException as error:
         twin._owned = False
-        sys.unraisablehook(_dropped(error, mr))
-
-
-def _dropped(error, mr):
-    from tensormem._core.streams import _Unraisable
-
-    return _Unraisable((type(error), error, error.__traceback__, "in giving back a dropped block", mr))
+        report_unraisable(error, mr)

@@ -22,6 +22,10 @@ cdef class Event:
     cdef object __weakref__
 
 
+# Tells `sys.unraisablehook` about an exception that nobody can be given; `where` is what raised it.
+cdef void report_unraisable(object error, object where) noexcept
+
+
 # A Stream for an id that somebody else owns.
 cdef Stream borrow_stream(Driver driver, StreamId stream)
 

@@ -3,9 +3,9 @@
 
 Must not know: resources, tensors. Waiting always releases the GIL.
 """
-import sys
 import weakref
 
+from cpython.exc cimport PyErr_SetObject, PyErr_WriteUnraisable
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from libc.stdint cimport int32_t, uint64_t
 from libcpp cimport bool as cbool
@@ -15,6 +15,7 @@ from tensormem._core.drivers cimport Driver
 from tensormem._core.failures cimport check
 from tensormem._core.native cimport Driver as NativeDriver
 from tensormem._core.native cimport EventHandle, Status, StreamId
+from tensormem._core.sizes cimport address_of
 
 from tensormem import errors
 
@@ -53,6 +54,8 @@ cdef class Stream:
     def default(Driver driver not None, int32_t device=0):
         """The driver's default stream. On the host its work is done when the call returns."""
         cdef Stream stream = borrow_stream(driver, 0)
+        if not 0 <= device < driver.device_count:
+            raise errors.InvalidArgument(f"the {driver.name} driver has no device {device}")
         stream.device = device
         return stream
 
@@ -273,21 +276,13 @@ cdef void _run_work(void* argument) noexcept nogil:
         try:
             work[0](*work[1])
         except BaseException as error:
-            _report(error, work[0])
+            report_unraisable(error, work[0])
 
 
-def _report(error, function):
-    sys.unraisablehook(_Unraisable((type(error), error, error.__traceback__, "in work launched on a stream", function)))
-
-
-class _Unraisable(tuple):
-    """What `sys.unraisablehook` expects, since its own type cannot be made from Python."""
-
-    exc_type = property(lambda self: self[0])
-    exc_value = property(lambda self: self[1])
-    exc_traceback = property(lambda self: self[2])
-    err_msg = property(lambda self: self[3])
-    object = property(lambda self: self[4])
+cdef void report_unraisable(object error, object where) noexcept:
+    # The hook wants arguments of a type that only the interpreter makes.
+    PyErr_SetObject(type(error), error)
+    PyErr_WriteUnraisable(where)
 
 
 cdef StreamId stream_id_slow(object stream, NativeDriver* driver) except? 0xFFFFFFFFFFFFFFFF:
@@ -302,11 +297,18 @@ cdef StreamId stream_id_slow(object stream, NativeDriver* driver) except? 0xFFFF
     if offer is None:
         raise errors.StreamMisuse(
             0, what=f"a stream is a tensormem Stream or has __cuda_stream__, not {type(stream).__name__}")
-    version, handle = offer()
+    version, handle = _offered(offer)
     if version != 0:
         raise errors.StreamMisuse(0, what=f"__cuda_stream__ version {version} is not known; 0 is")
-    check(driver.stream_import(0, <uint64_t>handle, &imported))
+    check(driver.stream_import(0, address_of(handle), &imported))
     return imported
+
+
+def _offered(offer):
+    answer = offer() if callable(offer) else offer
+    if isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], int) and 0 <= answer[1] < 2**64:
+        return answer
+    raise errors.StreamMisuse(0, what=f"__cuda_stream__() gives a version and a handle, not {answer!r:.80}")
 
 
 # Streams that Python made and still holds, so that their work is finished before the interpreter goes.
