@@ -1,27 +1,22 @@
 """Question: how fast and how tight is the offset allocator? Measured in C++, by native/bench."""
 
-import json
-import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 from harness import Metric, Question, Row
+from native_program import figures
 
-PROGRAM = Path(__file__).resolve().parent.parent / "build-bench" / "native" / "bench" / "bench_offset_allocator"
 OURS = "ours"
 
 
 def measure(say: Callable[[str], None]) -> list[Row]:
     say("native program")
-    printed = subprocess.run([PROGRAM], stdout=subprocess.PIPE, text=True, check=True).stdout
-    figures = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
     return [
         Row(
             "tensormem" if figure["allocator"] == OURS else figure["allocator"],
             figure["live"],
             {"ns": figure["ns"], "packing": figure["packing"]},
         )
-        for figure in figures
+        for figure in figures("offset_allocator")
     ]
 
 

@@ -6,12 +6,15 @@
 #include <string>
 #include <unordered_map>
 
+#include "base/fork_guard.hpp"
+
 namespace tensormem {
 
 namespace {
 
 struct TagTable {
   std::shared_mutex mutex;
+  ForkGuard fork_guard{mutex};
   std::deque<std::string> texts{"untagged"};  // a deque never moves its elements, so views stay valid
   std::unordered_map<std::string_view, TagId> ids{{texts.front(), kUntagged}};
 };

@@ -10,6 +10,8 @@
 //    The memory must stay alive until it is. Work on `kDefaultStream` of the host driver is done when the call returns.
 //  - Whoever creates, destroys. Destroying a stream waits for its work; destroying physical memory that is still mapped
 //    keeps its pages until the last mapping is gone, as drivers do. Refusing that is the job of vmm/.
+//  - Virtual memory made before a fork belongs to the parent: in the child its ranges cannot be touched or mapped, but
+//    can be unmapped, destroyed and released without harm to the parent. Memory to share is exported, not forked.
 //  - No function throws, none needs the GIL, none calls Python.
 #pragma once
 

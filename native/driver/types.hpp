@@ -67,9 +67,11 @@ using PhysicalHandle = std::uint64_t;
 inline constexpr PhysicalHandle kNoPhysical = 0;
 
 struct PhysicalOptions {
-  bool exportable = false;          // may be handed to another process by fd
-  bool huge_pages = true;           // ask for them; works without
-  std::uint64_t placement = ~0ULL;  // a wish: the byte index at which neighbours would like to be neighbours
+  bool exportable = false;  // may be handed to another process by fd
+  bool huge_pages = true;   // ask for them; works without
+  // A wish: the byte index at which neighbours would like to be neighbours. On the host the address of the future
+  // mapping is the best one: neighbours then share one memory area, and no two pools ever want the same place.
+  std::uint64_t placement = ~0ULL;
 };
 
 struct PhysicalInfo {

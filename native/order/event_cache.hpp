@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fork_guard.hpp"
 #include "driver/driver.hpp"
 
 namespace tensormem {
@@ -62,6 +63,7 @@ class EventCache {
   Driver& driver_;
   const std::int32_t device_;
   mutable std::mutex mutex_;
+  ForkGuard fork_guard_{mutex_};
   std::vector<CachedEvent*> idle_;
 };
 

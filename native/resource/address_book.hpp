@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "alloc/block.hpp"
+#include "base/fork_guard.hpp"
 #include "resource/resource.hpp"
 
 namespace tensormem {
@@ -43,9 +44,10 @@ class AddressBook {
   using Entries = std::unordered_map<std::uint64_t, Record>;
   struct alignas(64) Part {
     mutable std::mutex mutex;  // never held while a resource is called
+    ForkGuard fork_guard{mutex};
     Entries entries;
   };
-  static constexpr std::size_t kParts = 16;
+  static constexpr std::size_t kParts = 8;
 
   static std::size_t part_index(std::uint64_t address);
   Part& part_of(std::uint64_t address) { return parts_[part_index(address)]; }

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/fork_guard.hpp"
 #include "base/spinlock.hpp"
 #include "resource/resource_adaptor.hpp"
 
@@ -45,6 +46,7 @@ class BinningMemoryResource final : public ResourceAdaptor {
 
   std::vector<Bin> bins_;  // by size; changed only while nothing is out
   mutable Spinlock lock_;
+  ForkGuard fork_guard_{lock_};
   Stats stats_;
   std::uint64_t asking_ = 0;  // allocations under way
   std::vector<Block> retired_;  // given back, not free yet, still counted

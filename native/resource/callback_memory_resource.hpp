@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/fork_guard.hpp"
 #include "resource/leaf_memory_resource.hpp"
 
 namespace tensormem {
@@ -37,6 +38,7 @@ class CallbackMemoryResource final : public LeafMemoryResource {
   const MemoryCallbacks callbacks_;
   const std::uint64_t alignment_;
   std::mutex mutex_;
+  ForkGuard fork_guard_{mutex_};
   std::unordered_map<std::uint64_t, Taken> moved_;  // blocks that start later than what was taken
 };
 

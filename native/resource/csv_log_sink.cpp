@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cinttypes>
+#include <charconv>
 #include <ctime>
 #include <new>
 #include <utility>
@@ -17,13 +17,19 @@ namespace {
 
 constexpr const char* kHeader = "Thread,Time,Action,Pointer,Size,Stream\n";
 constexpr std::int64_t kNanosecondsPerSecond = 1'000'000'000;
-constexpr std::size_t kMaxRowBytes = 192;
+constexpr std::size_t kMaxRowBytes = 128;
 
 // The action as RMM calls it; null when its format has none.
 const char* action_text(const LogRecord& record) {
   const bool ok = record.code == Code::ok;
   if (record.action == LogAction::allocate) return ok ? "allocate" : "allocate failure";
   return record.action == LogAction::deallocate && ok ? "free" : nullptr;
+}
+
+void append_number(std::uint64_t number, int base, std::string* text) {
+  char digits[24];
+  const std::to_chars_result end = std::to_chars(digits, digits + sizeof digits, number, base);
+  text->append(digits, end.ptr);
 }
 
 Status no_memory() { return Status::fail(Code::out_of_memory, "no memory for more log records"); }
@@ -139,18 +145,18 @@ Status CsvLogSink::write_unwritten() {
 }
 
 void CsvLogSink::append_row(const LogRecord& record) {
-  char row[kMaxRowBytes];
-  std::snprintf(row, sizeof row, "%" PRIu32 ",", record.thread);
-  unwritten_ += row;
+  append_number(record.thread, 10, &unwritten_);
+  unwritten_ += ',';
   append_time(record.timestamp_ns);
-  if (record.address != 0) {
-    std::snprintf(row, sizeof row, ",%s,0x%" PRIx64 ",%" PRIu64, action_text(record), record.address, record.nbytes);
-  } else {
-    std::snprintf(row, sizeof row, ",%s,(nil),%" PRIu64, action_text(record), record.nbytes);
-  }
-  unwritten_ += row;
-  std::snprintf(row, sizeof row, record.stream == kDefaultStream ? ",0\n" : ",0x%" PRIx64 "\n", record.stream);
-  unwritten_ += row;
+  unwritten_ += ',';
+  unwritten_ += action_text(record);
+  unwritten_ += record.address == 0 ? ",(nil)" : ",0x";
+  if (record.address != 0) append_number(record.address, 16, &unwritten_);
+  unwritten_ += ',';
+  append_number(record.nbytes, 10, &unwritten_);
+  unwritten_ += record.stream == kDefaultStream ? "," : ",0x";
+  append_number(record.stream, 16, &unwritten_);
+  unwritten_ += '\n';
 }
 
 void CsvLogSink::append_time(std::int64_t timestamp_ns) {
@@ -159,14 +165,14 @@ void CsvLogSink::append_time(std::int64_t timestamp_ns) {
     const auto time = static_cast<std::time_t>(second);
     std::tm parts{};
     localtime_r(&time, &parts);
-    std::strftime(clock_, sizeof clock_, "%H:%M:%S", &parts);
+    std::strftime(clock_, sizeof clock_, "%H:%M:%S.", &parts);
     second_ = second;
   }
-  char fraction[16];
-  const auto microseconds = static_cast<int>(timestamp_ns % kNanosecondsPerSecond / 1000);
-  std::snprintf(fraction, sizeof fraction, ".%06d", microseconds);
   unwritten_ += clock_;
-  unwritten_ += fraction;
+  // With one digit more in front the zeros come by themselves.
+  const std::size_t begin = unwritten_.size();
+  append_number(static_cast<std::uint64_t>(1'000'000 + timestamp_ns % kNanosecondsPerSecond / 1000), 10, &unwritten_);
+  unwritten_.erase(begin, 1);
 }
 
 }  // namespace tensormem

@@ -4,8 +4,8 @@
 // Thread is the system's number, Time is local, Stream is 0 or hexadecimal. The format has no row for a reap or for a
 // refused free: those are counted in `skipped_records`, not written.
 // Records are kept and written in batches, by order number: a row stands out of place only if its thread was overtaken
-// by half a batch. What the file system refuses is kept and tried again; only
-// when too much is waiting does a record fail. Must not know: where records come from.
+// by half a batch. What the file system refuses is kept and tried again; only when too much is waiting does a record
+// fail. Must not know: where records come from.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fork_guard.hpp"
 #include "resource/log_sink.hpp"
 
 namespace tensormem {
@@ -55,10 +56,12 @@ class CsvLogSink final : public LogSink {
   const std::int64_t owner_;  // the process that opened it: a forked child must not write the same rows again
 
   mutable std::mutex mutex_;  // guards the two below
+  ForkGuard fork_guard_{mutex_};
   std::vector<LogRecord> waiting_;
   std::uint64_t skipped_ = 0;
 
   std::mutex writing_;  // guards the rest; taken before `mutex_`, and held over the file
+  ForkGuard writing_fork_guard_{writing_};
   File file_;
   std::string unwritten_;  // rows, or the rest of one, that the file has not taken yet
   std::int64_t second_ = -1;

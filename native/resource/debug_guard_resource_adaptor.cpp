@@ -188,6 +188,7 @@ Status DebugGuardResourceAdaptor::allocate_upstream(const AllocRequest& larger, 
   do {
     tried = upstream().allocate(larger, block);
   } while (is_shortage(tried) && release_some(nbytes) != 0);
+  if (is_shortage(tried)) tried.set_fact(0, nbytes);  // the guards are ours; the caller asked for less
   return tried;
 }
 

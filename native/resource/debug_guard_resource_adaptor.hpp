@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "alloc/block_table.hpp"
+#include "base/fork_guard.hpp"
 #include "order/retired_list.hpp"
 #include "resource/guard_reports.hpp"
 #include "resource/resource_adaptor.hpp"
@@ -104,6 +105,7 @@ class DebugGuardResourceAdaptor final : public ResourceAdaptor {
   GuardReports reports_;
   StreamOrder order_;
   mutable std::mutex mutex_;  // guards everything below; never held over the upstream, a hook or a wait
+  ForkGuard fork_guard_{mutex_};
   BlockTable table_;          // by the owner's address; `uses` is the GuardedBlock
   RetiredList<GuardedBlock*> retired_;
   std::vector<GuardedBlock*> unexamined_;  // their stream has passed, but the driver failed when they were looked at

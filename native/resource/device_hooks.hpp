@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <mutex>
 
+#include "base/fork_guard.hpp"
 #include "base/interned.hpp"
 #include "resource/address_book.hpp"
 #include "resource/refusals.hpp"
@@ -41,6 +42,7 @@ class DeviceHooks {
   };
 
   mutable std::mutex mutex_;  // guards the sources
+  ForkGuard fork_guard_{mutex_};
   std::array<Source, kMaxDevices> sources_;
   AddressBook book_;
   Refusals refusals_;

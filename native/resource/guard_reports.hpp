@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/fork_guard.hpp"
 #include "resource/guard_finding.hpp"
 
 namespace tensormem {
@@ -31,6 +32,7 @@ class GuardReports {
 
   const Hook hook_;
   mutable std::mutex mutex_;  // guards the rest
+  ForkGuard fork_guard_{mutex_};
   std::deque<GuardFinding> recent_;
   std::deque<GuardFinding> untold_;
   std::uint64_t count_ = 0;

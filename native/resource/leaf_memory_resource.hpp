@@ -9,6 +9,7 @@
 
 #include "alloc/block_table.hpp"
 #include "alloc/generation.hpp"
+#include "base/fork_guard.hpp"
 #include "order/retired_list.hpp"
 #include "resource/resource.hpp"
 
@@ -53,6 +54,7 @@ class LeafMemoryResource : public Resource {
 
   StreamOrder order_;
   mutable std::mutex mutex_;  // guards everything below; never held over the source or a wait
+  ForkGuard fork_guard_{mutex_};
   BlockTable table_;
   GenerationSource generations_;
   RetiredList<std::uint64_t> retired_;

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/fork_guard.hpp"
 #include "resource/resource_adaptor.hpp"
 
 namespace tensormem {
@@ -49,6 +50,7 @@ class LimitingResourceAdaptor final : public ResourceAdaptor {
   std::atomic<std::uint64_t> charged_{0};
   std::atomic<std::uint64_t> promised_{0};
   std::mutex mutex_;
+  ForkGuard fork_guard_{mutex_};
   std::vector<Block> retired_;  // given back, not free yet, still charged
 };
 

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/fork_guard.hpp"
 #include "resource/log_sink.hpp"
 
 namespace tensormem {
@@ -27,6 +28,7 @@ class MemoryLogSink final : public LogSink {
   using Chunk = std::unique_ptr<LogRecord[]>;
 
   mutable std::mutex mutex_;
+  ForkGuard fork_guard_{mutex_};
   std::vector<Chunk> chunks_;
   std::size_t size_ = 0;
 };

@@ -60,7 +60,15 @@ Status PoolMemoryResource::allocate_slowly(const AllocRequest& request, Block* b
   const std::lock_guard lock(lock_);
   (void)reap_locked().ok();
   if (take_free(request, block)) return {};
-  return grown.ok() ? out_of_memory(request.nbytes) : std::move(grown);
+  if (grown.ok()) return out_of_memory(request.nbytes);
+  if (grown.code() == Code::out_of_memory) {
+    // Why it could not grow is the upstream's to say; what it has is the pool's.
+    const PoolUsage usage = usage_locked();
+    grown.set_fact(0, request.nbytes);
+    grown.set_fact(1, usage.total_free);
+    grown.set_fact(2, usage.largest_free);
+  }
+  return grown;
 }
 
 // Takes a pending range of another stream, behind an event of that stream.
@@ -218,7 +226,7 @@ Status PoolMemoryResource::add_chunk(std::uint64_t nbytes, std::uint64_t alignme
 
 Status PoolMemoryResource::keep(std::unique_ptr<PoolChunk>* chunk) {
   const std::lock_guard lock(lock_);
-  const auto place = std::ranges::find(chunks_, nullptr);
+  const auto place = std::ranges::find_if(chunks_, [](const auto& each) { return each == nullptr; });
   if (place != chunks_.end()) {
     *place = std::move(*chunk);
     return {};

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "alloc/generation.hpp"
+#include "base/fork_guard.hpp"
 #include "base/spinlock.hpp"
 #include "order/pending_ranges.hpp"
 #include "order/retired_list.hpp"
@@ -123,6 +124,7 @@ class PoolMemoryResource final : public Resource {
   StreamOrder order_;
 
   mutable Spinlock lock_;                           // guards everything below; never held over the upstream or a wait
+  ForkGuard fork_guard_{lock_};
   std::vector<std::unique_ptr<PoolChunk>> chunks_;  // null where one was given back
   GenerationSource generations_;
   Stats stats_;

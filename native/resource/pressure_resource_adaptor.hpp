@@ -10,6 +10,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/fork_guard.hpp"
 #include "resource/resource_adaptor.hpp"
 
 namespace tensormem {
@@ -49,6 +50,7 @@ class PressureResourceAdaptor final : public ResourceAdaptor {
   std::atomic<std::uint64_t> used_{0};
   std::atomic<PressureLevel> level_{PressureLevel::normal};
   std::mutex mutex_;
+  ForkGuard fork_guard_{mutex_};
   std::vector<Block> retired_;  // given back, not free yet, still counted
 };
 

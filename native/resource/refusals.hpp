@@ -8,6 +8,7 @@
 #include <new>
 #include <utility>
 
+#include "base/fork_guard.hpp"
 #include "base/status.hpp"
 
 namespace tensormem {
@@ -38,6 +39,7 @@ class Refusals {
 
  private:
   mutable std::mutex mutex_;
+  ForkGuard fork_guard_{mutex_};
   std::uint64_t count_ = 0;
   std::shared_ptr<const Status> last_;
 };

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/fork_guard.hpp"
 #include "base/spinlock.hpp"
 #include "resource/log_sink.hpp"
 
@@ -37,6 +38,7 @@ class RingLogSink final : public LogSink {
   explicit RingLogSink(std::vector<LogRecord> records) : records_(std::move(records)) {}
 
   mutable Spinlock lock_;
+  ForkGuard fork_guard_{lock_};
   std::vector<LogRecord> records_;  // never resized
   std::size_t next_ = 0;
   std::uint64_t taken_ = 0;  // since the last clear

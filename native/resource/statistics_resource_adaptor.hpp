@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "base/fork_guard.hpp"
 #include "base/spinlock.hpp"
 #include "resource/resource_adaptor.hpp"
 
@@ -35,6 +36,7 @@ class StatisticsResourceAdaptor final : public ResourceAdaptor {
 
  private:
   mutable Spinlock lock_;
+  ForkGuard fork_guard_{lock_};
   std::vector<ScopeCounters> scopes_;  // never empty; the last one counts
 };
 

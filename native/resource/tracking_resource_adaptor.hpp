@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fork_guard.hpp"
 #include "resource/captured_stack.hpp"
 #include "resource/resource_adaptor.hpp"
 
@@ -50,6 +51,7 @@ class TrackingResourceAdaptor final : public ResourceAdaptor {
 
   const StackHooks hooks_;
   mutable std::mutex mutex_;  // guards the rest
+  ForkGuard fork_guard_{mutex_};
   // By generation, not by address: an address may have its next owner before the last one is forgotten.
   std::unordered_map<std::uint64_t, TrackedBlock> blocks_;
   std::uint64_t bytes_ = 0;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <dirent.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -80,6 +81,24 @@ struct ProcessState {
     return state;
   }
   bool operator==(const ProcessState&) const = default;
+
+  bool is_restored() const {
+    return settles([this] { return now() == *this; });
+  }
+  bool threads_are_restored() const {
+    return settles([this] { return now().threads == threads; });
+  }
+
+ private:
+  // A thread that has been joined may be listed for a moment longer.
+  template <typename Condition>
+  static bool settles(Condition&& condition) {
+    for (int tries = 0; tries < 100000; ++tries) {
+      if (condition()) return true;
+      sched_yield();
+    }
+    return false;
+  }
 };
 
 inline bool holds_nothing() {
@@ -128,7 +147,7 @@ std::uint64_t fail_every_call(Scenario&& scenario, int error) {
     TM_CHECK(holds_nothing());
     TM_CHECK(host_driver().counters().leftovers == 0);
     TM_CHECK(host_driver().is_valid());
-    TM_CHECK(ProcessState::now() == before);
+    TM_CHECK(before.is_restored());
   }
   return calls;
 }

@@ -79,7 +79,7 @@ TM_TEST("alignments go up to a gigabyte and keep no more addresses than the bloc
     std::uint64_t address = 0;
     TM_CHECK(host_driver().allocate(0, 5000, options, &address).ok());
     TM_CHECK(is_aligned(address, alignment));
-    TM_CHECK(test::ProcessState::now() == before);
+    TM_CHECK(before.is_restored());
     bytes_at(address)[4999] = 1;
     TM_CHECK(host_driver().deallocate(0, address, 5000, options).ok());
   }
@@ -219,7 +219,7 @@ int allocate_beyond_the_lock_limit() {
   if (refused.code() != Code::driver_error || std::strcmp(refused.failure().what, "mlock") != 0) return 3;
   if (refused.failure().driver_code != ENOMEM && refused.failure().driver_code != EPERM) return 4;
   if (address != 42 || !test::holds_nothing() || locked_bytes() != 0) return 5;
-  return test::ProcessState::now() == before ? 0 : 6;
+  return before.is_restored() ? 0 : 6;
 }
 
 TM_TEST("a refused lock tells mlock and its errno, and leaks nothing") {

@@ -62,15 +62,15 @@ TM_TEST("work on a stream runs first in, first out, on one thread of its own") {
 }
 
 TM_TEST("a stream starts its thread with its first work and ends it when destroyed") {
-  const std::uint64_t before = ProcessState::now().threads;
+  const ProcessState before = ProcessState::now();
   const StreamId stream = new_stream();
-  TM_CHECK(ProcessState::now().threads == before);
+  TM_CHECK(before.is_restored());
   std::atomic<bool> ran{false};
   TM_CHECK(host_driver().launch_host(&set_flag, &ran, stream).ok());
   TM_CHECK(host_driver().stream_synchronize(stream).ok());
-  TM_CHECK(ran.load() && ProcessState::now().threads == before + 1);
+  TM_CHECK(ran.load() && ProcessState::now().threads == before.threads + 1);
   TM_CHECK(host_driver().stream_destroy(stream).ok());
-  TM_CHECK(ProcessState::now().threads == before);
+  TM_CHECK(before.threads_are_restored());
 }
 
 TM_TEST("two streams overlap") {
@@ -272,7 +272,7 @@ TM_TEST("of several threads that destroy one stream exactly one succeeds") {
 }
 
 TM_TEST("shutdown finishes all work, ends all threads, and streams can be made again") {
-  const std::uint64_t threads = ProcessState::now().threads;
+  const ProcessState before = ProcessState::now();
   std::atomic<int> ran{0};
   for (int i = 0; i < 8; ++i) {
     TM_CHECK(
@@ -281,7 +281,7 @@ TM_TEST("shutdown finishes all work, ends all threads, and streams can be made a
             .ok());
   }
   TM_CHECK(host_driver().shutdown().ok());
-  TM_CHECK(ran.load() == 8 && host_driver().counters().streams == 0 && ProcessState::now().threads == threads);
+  TM_CHECK(ran.load() == 8 && host_driver().counters().streams == 0 && before.threads_are_restored());
   const StreamId again = new_stream();
   TM_CHECK(host_driver()
                .launch_host([](void* count) { static_cast<std::atomic<int>*>(count)->fetch_add(1); }, &ran, again)

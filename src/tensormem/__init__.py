@@ -1,7 +1,7 @@
 """tensormem: one memory layer for tensors.
 
 Where tensor bytes live, who hands them out and takes them back, when that is safe on asynchronous streams, and what
-happened afterwards.
+happened afterwards. Names are loaded when they are first used, so importing the package costs next to nothing.
 
 >>> import tensormem as tm
 >>> mr = tm.mr.HostMemoryResource()
@@ -11,13 +11,25 @@ happened afterwards.
 >>> mr.deallocate(block)
 """
 
-from tensormem import drivers, dtypes, errors, mr, spaces, streams, units
-from tensormem.dtypes import DType, dtype
-from tensormem.errors import TensormemError
-from tensormem.mr import tag
-from tensormem.spaces import ComputeDevice, LogicalMemorySpace, OpKind, gpu, main, managed, pinned
-from tensormem.spaces import preferred_compute_devices
-from tensormem.streams import Event, Stream
+import sys
+
+TYPE_CHECKING = False  # typing itself is slow to import; type checkers take this name for true
+if TYPE_CHECKING:
+    from tensormem import drivers, dtypes, errors, interop, mr, spaces, streams, units
+    from tensormem.dtypes import DType, dtype
+    from tensormem.errors import TensormemError
+    from tensormem.mr import tag, use_resource
+    from tensormem.spaces import (
+        ComputeDevice,
+        LogicalMemorySpace,
+        OpKind,
+        gpu,
+        main,
+        managed,
+        pinned,
+        preferred_compute_devices,
+    )
+    from tensormem.streams import Event, Stream
 
 __version__ = "0.1.0"
 
@@ -34,6 +46,7 @@ __all__ = [
     "dtypes",
     "errors",
     "gpu",
+    "interop",
     "main",
     "managed",
     "mr",
@@ -43,4 +56,29 @@ __all__ = [
     "streams",
     "tag",
     "units",
+    "use_resource",
 ]
+
+# Where each name that is not a module comes from.
+_HOMES = {
+    **dict.fromkeys(("DType", "dtype"), "dtypes"),
+    **dict.fromkeys(("Event", "Stream"), "streams"),
+    **dict.fromkeys(("tag", "use_resource"), "mr"),
+    **dict.fromkeys(("ComputeDevice", "LogicalMemorySpace", "OpKind", "preferred_compute_devices"), "spaces"),
+    **dict.fromkeys(("gpu", "main", "managed", "pinned"), "spaces"),
+    "TensormemError": "errors",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = f"{__name__}.{_HOMES.get(name, name)}"
+    __import__(home)
+    value: object = getattr(sys.modules[home], name) if name in _HOMES else sys.modules[home]
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

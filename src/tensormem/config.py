@@ -65,7 +65,7 @@ class Config:
     """
 
     huge_pages: HugePages = _choice(HugePages.AUTO, "ask the system for 2 MiB pages where the kernel gives them")
-    max_streams: int = _whole(1024, 1, 65536, "how many streams one driver may have at once; each has a thread")
+    max_streams: int = _whole(1024, 1, 1024, "how many streams one driver may have at once; each has a thread")
 
     def __init__(self, **values: object) -> None:
         if unknown := values.keys() - _VARIABLES.keys():
@@ -117,7 +117,7 @@ def describe(config: Config | None = None) -> list[tuple[str, str, str, str, str
     """One row per variable with the `COLUMNS`, for `config` or that of this process: what doctor and the docs show.
 
     >>> describe(Config())[1][:3]
-    ('TENSORMEM_MAX_STREAMS', 'a whole number from 1 to 65536', '1024')
+    ('TENSORMEM_MAX_STREAMS', 'a whole number from 1 to 1024', '1024')
     """
     shown = get_config() if config is None else config
     return [

@@ -32,7 +32,7 @@ def test_variables_of_others_are_none_of_our_business() -> None:
     assert Config.from_environ({"PATH": "/bin", "tensormem_max_streams": "7", "MAX_STREAMS": "7"}) == Config()
 
 
-@given(st.integers(1, 65536), st.sampled_from(["auto", "never"]))
+@given(st.integers(1, 1024), st.sampled_from(["auto", "never"]))
 def test_values_of_the_environment_arrive_with_their_types(streams: int, pages: str) -> None:
     made = Config.from_environ({"TENSORMEM_MAX_STREAMS": str(streams), "TENSORMEM_HUGE_PAGES": f" {pages} "})
     assert made.max_streams == streams
@@ -40,12 +40,12 @@ def test_values_of_the_environment_arrive_with_their_types(streams: int, pages: 
     assert made == Config(max_streams=streams, huge_pages=pages)
 
 
-@pytest.mark.parametrize("text", ["0", "65537", "-1", "", " ", "many", "1.5", "0x10", "true", "9" * 5000])
+@pytest.mark.parametrize("text", ["0", "1025", "-1", "", " ", "many", "1.5", "0x10", "true", "9" * 5000])
 def test_a_number_that_cannot_be_used_is_refused_with_all_facts(text: str) -> None:
     with pytest.raises(InvalidConfig) as caught:
         Config.from_environ({"TENSORMEM_MAX_STREAMS": text})
     assert (caught.value.variable, caught.value.value) == ("TENSORMEM_MAX_STREAMS", text)
-    assert caught.value.expected == "a whole number from 1 to 65536"
+    assert caught.value.expected == "a whole number from 1 to 1024"
 
 
 @pytest.mark.parametrize("text", ["", "AUTO", "always", "1"])
@@ -122,7 +122,7 @@ for attempt in range(2):
     except tensormem.errors.InvalidConfig as error:
         print(error)
 """
-    said = "TENSORMEM_MAX_STREAMS='lots' cannot be used: it takes a whole number from 1 to 65536. "
+    said = "TENSORMEM_MAX_STREAMS='lots' cannot be used: it takes a whole number from 1 to 1024. "
     said += "Change the environment variable or unset it.\n"
     assert run(program, TENSORMEM_MAX_STREAMS="lots").stdout == said * 2
 

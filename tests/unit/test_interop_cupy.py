@@ -17,7 +17,7 @@ from tensormem.interop.cupy import allocator
 
 
 class UnownedMemory:
-    def __init__(self, ptr: int, size: int, owner: object, device_id: int = -1) -> None:
+    def __init__(self, ptr: int, size: int, owner: Any, device_id: int = -1) -> None:
         self.ptr, self.size, self.device_id = ptr, size, device_id
         self._owner = owner
 

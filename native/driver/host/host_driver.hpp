@@ -97,6 +97,8 @@ class HostDriver final : public Driver {
   // Whether virtual memory gets real 2 MiB pages; `huge_page_reason` is "" or static text saying why not (always).
   bool huge_pages_work() noexcept { return physicals_.huge_pages().work(); }
   const char* huge_page_reason() noexcept { return physicals_.huge_pages().reason(); }
+  void turn_off_huge_pages() noexcept { physicals_.huge_pages().turn_off(); }
+  Status set_stream_limit(std::uint32_t limit) noexcept { return streams_.set_limit(limit); }
   HostCounters counters() noexcept;
   // Waits for all work and ends all worker threads. Every stream is destroyed; new ones can be made.
   Status shutdown() noexcept { return streams_.destroy_all(); }

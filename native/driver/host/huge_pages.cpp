@@ -50,6 +50,11 @@ int collapse(std::uint64_t address, std::uint64_t size) {
 
 }  // namespace
 
+void HugePages::turn_off() noexcept {
+  reason_.store("they were turned off by the configuration", std::memory_order_release);
+  answer_.store(Answer::no, std::memory_order_release);
+}
+
 bool HugePages::work() noexcept {
   Answer answer = answer_.load(std::memory_order_acquire);
   if (answer == Answer::unknown) [[unlikely]] {

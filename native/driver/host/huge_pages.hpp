@@ -14,6 +14,8 @@ class HugePages {
  public:
   // Tries it the first time it is asked.
   bool work() noexcept;
+  // Never ask for them, whatever the kernel can. Pages that are huge already stay so.
+  void turn_off() noexcept;
   // Static text: why they do not work, or why the last page that should have been huge is not; "" while all is well.
   const char* reason() noexcept;
 

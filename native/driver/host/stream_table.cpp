@@ -32,14 +32,25 @@ Status StreamTable::find(StreamId id, Stream** stream) const noexcept {
   return {};
 }
 
+Status StreamTable::set_limit(std::uint32_t limit) noexcept {
+  if (limit == 0 || limit > kMaxStreams)
+    return Status::fail(Code::invalid_argument, "there may be 1 to 1024 streams at once");
+  const std::lock_guard lock(mutex_);
+  limit_ = limit;
+  return {};
+}
+
 Status StreamTable::find_free_slot(std::uint32_t* slot) noexcept {
+  const std::uint32_t live = live_.load(std::memory_order_relaxed);
+  if (live >= limit_) return Status::fail(Code::out_of_budget, "the limit on the number of streams", 1, live, 0, limit_);
   for (std::uint32_t i = 0; i < kMaxStreams; ++i) {
     const std::uint32_t candidate = (next_slot_ - 1 + i) % kMaxStreams + 1;
     if (slots_[candidate].busy) continue;
     *slot = candidate;
     return {};
   }
-  return Status::fail(Code::out_of_budget, "the limit on the number of streams", 1, kMaxStreams, 0, kMaxStreams);
+  // Streams that are being destroyed still have their slots.
+  return Status::fail(Code::out_of_budget, "the limit on the number of streams", 1, live, 0, kMaxStreams);
 }
 
 Status StreamTable::create(StreamId* id) noexcept {

@@ -18,7 +18,9 @@ inline constexpr std::uint32_t kMaxStreams = 1024;
 
 class StreamTable {
  public:
-  // `out_of_budget` beyond kMaxStreams.
+  // How many streams there may be at once: 1 to kMaxStreams, which it is at first.
+  Status set_limit(std::uint32_t limit) noexcept;
+  // `out_of_budget` beyond the limit.
   Status create(StreamId* id) noexcept;
   // Waits for the stream's work. Refuses the default stream, and the stream whose worker is calling.
   Status destroy(StreamId id) noexcept;
@@ -65,6 +67,7 @@ class StreamTable {
   mutable std::mutex mutex_;
   std::atomic<std::uint32_t> live_{0};
   std::uint32_t next_slot_ = 1;  // where to look first
+  std::uint32_t limit_ = kMaxStreams;  // guarded by the mutex
   std::array<Slot, kMaxStreams + 1> slots_;
   Stream* abandoned_ = nullptr;
 };

@@ -241,7 +241,24 @@ cdef Driver _wrap(NativeDriver* native):
 
 def host():
     """The driver of the host: main memory, worker-thread streams, real virtual memory."""
+    if not _configured:
+        _configure()
     return _HOST
+
+
+cdef bint _configured = False
+
+
+def _configure():
+    # What the environment says, once; a wrong value raises here, and again until it is right.
+    global _configured
+    from tensormem.config import get_config
+
+    config = get_config()
+    check(host_driver().set_stream_limit(config.max_streams))
+    if config.huge_pages == "never":
+        host_driver().turn_off_huge_pages()
+    _configured = True
 
 
 def host_facts():

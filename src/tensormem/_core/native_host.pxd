@@ -1,8 +1,8 @@
 # Owns: the declarations of what only the host driver has.
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 from libcpp cimport bool as cbool
 
-from tensormem._core.native cimport Driver
+from tensormem._core.native cimport Driver, Status
 
 
 cdef extern from "driver/host/host_driver.hpp" namespace "tensormem" nogil:
@@ -19,6 +19,8 @@ cdef extern from "driver/host/host_driver.hpp" namespace "tensormem" nogil:
         uint64_t areas
         uint64_t area_limit
     cdef cppclass HostDriver(Driver):
+        void turn_off_huge_pages()
+        Status set_stream_limit(uint32_t limit)
         cbool huge_pages_work()
         const char* huge_page_reason()
         HostCounters counters()

@@ -81,7 +81,7 @@ cdef class DeviceBlock:
             _give_back_in_python(self._mr, self.raw)
         else:
             # Nobody is left to tell: a block that cannot be given back stays counted by its resource.
-            self._mr.target.deallocate(self.raw, self.raw.stream, &end)
+            self._mr.target.deallocate(self.raw, _own_stream(self), &end)
 
     @property
     def ptr(self):
@@ -157,6 +157,13 @@ cdef class DeviceBlock:
                 f"{self.state}, tag {self.tag!r}>")
 
 
+cdef inline StreamId _own_stream(DeviceBlock block) noexcept:
+    # A stream that is destroyed has done its work: nothing is left to come after.
+    if block.raw.stream == 0 or block._mr.native.driver().stream_is_valid(block.raw.stream):
+        return block.raw.stream
+    return 0
+
+
 cdef class DeviceMemoryResource:
     """Hands out blocks and takes them back, in stream order. The base of every resource, for host memory too.
 
@@ -226,7 +233,7 @@ cdef class DeviceMemoryResource:
         cdef BlockState end
         if block._mr is not self:
             self._refuse(block)
-        queue = block.raw.stream if stream is None else stream_id(stream, self.driver.native)
+        queue = _own_stream(block) if stream is None else stream_id(stream, self.driver.native)
         check(self.target.deallocate(block.raw, queue, &end))
         block._owned = False
 

@@ -7,13 +7,13 @@ Must not know: tensors.
 >>> import numpy as np
 >>> import tensormem as tm
 >>> mr = tm.mr.LimitingResourceAdaptor(tm.mr.HostMemoryResource(), "1MiB")
->>> with tm.interop.numpy.use(mr):
+>>> with tm.interop.numpy.use(mr) as allocator:
 ...     kept = np.zeros(1000)
 ...     try:
 ...         np.zeros(2**20)
-...     except MemoryError as refused:
-...         print(*refused.__notes__)
-tensormem refused an allocation: cannot allocate 8,388,608 bytes: 8,000 of a budget of 1,048,576 are taken, ...
+...     except MemoryError:
+...         print(allocator.last_error)
+cannot allocate 8,388,608 bytes: 8,000 of a budget of 1,048,576 are taken, 1,040,576 remain ...
 >>> mr.bytes_outstanding
 8000
 >>> del kept
@@ -23,6 +23,7 @@ tensormem refused an allocation: cannot allocate 8,388,608 bytes: 8,000 of a bud
 
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from importlib import import_module
 from math import prod
 from operator import index
@@ -49,13 +50,11 @@ def use(mr: DeviceMemoryResource, *, tag: str = "numpy") -> AbstractContextManag
         raise errors.InvalidArgument(f"NumPy takes a memory resource, not {type(mr).__name__}")
     if not mr.is_host_accessible:
         raise errors.InvalidArgument(f"NumPy works on the CPU, which cannot touch the memory of {mr!r}")
-    check_numpy_table(_function_table())
-    return _installed(NumpyAllocator(mr, tag))
+    return _installed(NumpyAllocator(mr, tag), _function_table())
 
 
 @contextmanager
-def _installed(allocator: NumpyAllocator) -> Generator[NumpyAllocator]:
-    table = _function_table()
+def _installed(allocator: NumpyAllocator, table: object) -> Generator[NumpyAllocator]:
     failures = allocator.failures
     previous = allocator.install(table)
     try:
@@ -68,10 +67,13 @@ def _installed(allocator: NumpyAllocator) -> Generator[NumpyAllocator]:
         NumpyAllocator.restore(table, previous)
 
 
+@cache
 def _function_table() -> object:
-    """NumPy's table of C functions; NumPy 1 kept it under another name."""
+    """NumPy's table of C functions, checked; NumPy 1 kept it under another name."""
     core = "numpy._core" if int(np.__version__.partition(".")[0]) >= 2 else "numpy.core"
-    return import_module(f"{core}._multiarray_umath")._ARRAY_API
+    table = import_module(f"{core}._multiarray_umath")._ARRAY_API
+    check_numpy_table(table)
+    return table
 
 
 def as_array(

@@ -1,0 +1,36 @@
+"""Owns: what this process holds, and the promise that a piece of code leaves none of it behind."""
+
+import gc
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tensormem import _core
+
+_COUNTED = (
+    "streams",
+    "events",
+    "page_blocks",
+    "pins",
+    "reservations",
+    "mappings",
+    "physicals",
+    "committed_bytes",
+    "leftovers",
+)
+
+
+def held() -> dict[str, int]:
+    """What the host driver holds at this moment, and the open file descriptors."""
+    gc.collect()
+    facts = dict(_core.host_facts())
+    counted = {name: int(str(facts[name])) for name in _COUNTED}
+    return {**counted, "descriptors": len(os.listdir("/proc/self/fd"))}
+
+
+@contextmanager
+def nothing_left_behind() -> Iterator[None]:
+    """What is held at the end is what was held at the beginning."""
+    before = held()
+    yield
+    assert held() == before
