@@ -2,7 +2,6 @@
 // Must not know: memory, drivers, errors. Pure functions only.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 #include <limits>
 
@@ -11,7 +10,8 @@ namespace tensormem {
 inline constexpr std::uint64_t kNoOverflowLimit = std::numeric_limits<std::int64_t>::max();
 inline constexpr std::uint64_t kMaxAlignment = 1ULL << 30;
 
-constexpr bool is_power_of_two(std::uint64_t value) { return std::has_single_bit(value); }
+// Not std::has_single_bit: without a machine option that is a call into the compiler's library.
+constexpr bool is_power_of_two(std::uint64_t value) { return value != 0 && (value & (value - 1)) == 0; }
 
 constexpr bool is_aligned(std::uint64_t value, std::uint64_t alignment) { return (value & (alignment - 1)) == 0; }
 

@@ -95,25 +95,6 @@ TM_TEST("a double free is caught, before and after the stream has passed") {
   TM_CHECK(host_driver().stream_destroy(stream).ok());
 }
 
-TM_TEST("a stale block whose address was handed out again is caught and the new owner keeps it") {
-  auto resource = make();
-  const Block first = allocate(resource, 4096);
-  TM_CHECK(deallocate(resource, first).ok());
-  std::vector<Block> kept;
-  Block heir{};
-  for (int i = 0; i < 10000 && heir.address != first.address; ++i) {
-    heir = allocate(resource, 4096);
-    kept.push_back(heir);
-  }
-  TM_CHECK(heir.address == first.address);
-  TM_CHECK(heir.generation != first.generation);
-  TM_CHECK(deallocate(resource, first).code() == Code::use_after_free);
-  TM_CHECK(resource.prepare_block_use(first, kDefaultStream, Access::read).code() == Code::use_after_free);
-  TM_CHECK(resource.state_of(heir) == BlockState::live);
-  for (const Block& block : kept) TM_CHECK(deallocate(resource, block).ok());
-  TM_CHECK(resource.is_valid() && resource.bytes_outstanding() == 0);
-}
-
 TM_TEST("a block of another resource is foreign and changes nothing") {
   auto resource = make();
   auto other = make();
