@@ -14,8 +14,8 @@ def measure(say: Callable[[str], None]) -> list[Row]:
 QUESTION = Question(
     name="arena_threads",
     title="Threads (C++): allocate and deallocate at the same time",
-    asks="Millions of pairs of deallocate and allocate per second, all threads together, each with eight live blocks of its "
-    "own. Higher is better; the machine has two cores.",
+    asks="Millions of pairs of deallocate and allocate per second, all threads together, each with eight live blocks "
+    "of its own. Higher is better; the machine has two cores.",
     case_label="threads",
     metrics=[Metric("mpairs", "million pairs per second", logarithmic=False)],
     measure=measure,

@@ -1,4 +1,4 @@
-"""Question: what does a pooled allocation cost from Python, taken and given back, with few and with many live blocks?"""
+"""Question: what does a pooled allocation cost from Python, taken and given back, with few and many live blocks?"""
 
 import random
 from collections.abc import Callable
@@ -55,9 +55,9 @@ def measure(say: Callable[[str], None]) -> list[Row]:
 QUESTION = Question(
     name="pool",
     title="Pooled memory: allocate and deallocate from Python",
-    asks=f"One block of {NBYTES} bytes taken and given back while others are live. Ours checks sizes, generations, stale, "
-    "double and foreign frees on every call; numpy, torch and pyarrow are not pools of the caller's and know nothing of the "
-    "live blocks.",
+    asks=f"One block of {NBYTES} bytes taken and given back while others are live. Ours checks sizes, generations, "
+    "stale, double and foreign frees on every call; numpy, torch and pyarrow are not pools of the caller's and know "
+    "nothing of the live blocks.",
     case_label="live blocks",
     metrics=[NANOSECONDS],
     measure=measure,

@@ -48,7 +48,7 @@ class BinningMemoryResource final : public ResourceAdaptor {
   mutable Spinlock lock_;
   ForkGuard fork_guard_{lock_};
   Stats stats_;
-  std::uint64_t asking_ = 0;  // allocations under way
+  std::uint64_t asking_ = 0;    // allocations under way
   std::vector<Block> retired_;  // given back, not free yet, still counted
 };
 

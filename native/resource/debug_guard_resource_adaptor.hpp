@@ -106,7 +106,7 @@ class DebugGuardResourceAdaptor final : public ResourceAdaptor {
   StreamOrder order_;
   mutable std::mutex mutex_;  // guards everything below; never held over the upstream, a hook or a wait
   ForkGuard fork_guard_{mutex_};
-  BlockTable table_;          // by the owner's address; `uses` is the GuardedBlock
+  BlockTable table_;  // by the owner's address; `uses` is the GuardedBlock
   RetiredList<GuardedBlock*> retired_;
   std::vector<GuardedBlock*> unexamined_;  // their stream has passed, but the driver failed when they were looked at
   std::deque<GuardedBlock*> quarantine_;   // oldest first

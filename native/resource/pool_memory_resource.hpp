@@ -123,7 +123,7 @@ class PoolMemoryResource final : public Resource {
   const bool parks_;  // not when empty chunks must go back at once: a parked range would keep its chunk
   StreamOrder order_;
 
-  mutable Spinlock lock_;                           // guards everything below; never held over the upstream or a wait
+  mutable Spinlock lock_;  // guards everything below; never held over the upstream or a wait
   ForkGuard fork_guard_{lock_};
   std::vector<std::unique_ptr<PoolChunk>> chunks_;  // null where one was given back
   GenerationSource generations_;

@@ -90,7 +90,7 @@ def test_tasks_use_their_own() -> None:
 
     async def main() -> list[bool]:
         first, second = asyncio.Event(), asyncio.Event()
-        return await asyncio.gather(work(first, second), work(second, first))
+        return list(await asyncio.gather(work(first, second), work(second, first)))
 
     assert asyncio.run(main()) == [True, True]
 

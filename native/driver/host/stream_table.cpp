@@ -42,7 +42,8 @@ Status StreamTable::set_limit(std::uint32_t limit) noexcept {
 
 Status StreamTable::find_free_slot(std::uint32_t* slot) noexcept {
   const std::uint32_t live = live_.load(std::memory_order_relaxed);
-  if (live >= limit_) return Status::fail(Code::out_of_budget, "the limit on the number of streams", 1, live, 0, limit_);
+  if (live >= limit_)
+    return Status::fail(Code::out_of_budget, "the limit on the number of streams", 1, live, 0, limit_);
   for (std::uint32_t i = 0; i < kMaxStreams; ++i) {
     const std::uint32_t candidate = (next_slot_ - 1 + i) % kMaxStreams + 1;
     if (slots_[candidate].busy) continue;

@@ -66,7 +66,7 @@ class StreamTable {
 
   mutable std::mutex mutex_;
   std::atomic<std::uint32_t> live_{0};
-  std::uint32_t next_slot_ = 1;  // where to look first
+  std::uint32_t next_slot_ = 1;        // where to look first
   std::uint32_t limit_ = kMaxStreams;  // guarded by the mutex
   std::array<Slot, kMaxStreams + 1> slots_;
   Stream* abandoned_ = nullptr;

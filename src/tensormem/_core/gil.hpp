@@ -1,5 +1,5 @@
-// Owns: what a BlockingRegion means in a Python process: whoever is about to block lets the GIL go, if it holds it; and whether
-// there still is an interpreter to come back to.
+// Owns: what a BlockingRegion means in a Python process: whoever is about to block lets the GIL go, if it holds it; and
+// whether there still is an interpreter to come back to.
 #pragma once
 
 #include <Python.h>

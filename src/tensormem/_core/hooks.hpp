@@ -35,8 +35,8 @@ inline HeldObject hold(PyObject* object) {
 inline Status python_failure(PyObject* exception, const char* what, std::uint64_t nbytes) {
   const bool shortage = PyErr_GivenExceptionMatches(exception, PyExc_MemoryError) != 0;
   Py_INCREF(exception);
-  return Status::caused({shortage ? Code::out_of_memory : Code::callback_failed, 0, what, {nbytes}, exception,
-                         &drop_python_object});
+  return Status::caused(
+      {shortage ? Code::out_of_memory : Code::callback_failed, 0, what, {nbytes}, exception, &drop_python_object});
 }
 
 inline Status interpreter_gone() {

@@ -26,9 +26,8 @@ inline StackHooks stack_hooks(CaptureFunction capture) {
 inline PyObject* stack_object(const CapturedStack& stack) { return static_cast<PyObject*>(stack.get()); }
 
 inline LogSinkPtr callback_sink(PyObject* context, RecordFunction function) {
-  return std::make_shared<CallbackLogSink>([held = hold(context), function](const LogRecord& record) {
-    return call_python(held, function, &record);
-  });
+  return std::make_shared<CallbackLogSink>(
+      [held = hold(context), function](const LogRecord& record) { return call_python(held, function, &record); });
 }
 
 inline DebugGuardHooks guard_hooks(CaptureFunction capture, PyObject* context, FindingFunction report) {
