@@ -40,8 +40,8 @@ def measure(say: Callable[[str], None]) -> list[Row]:
 QUESTION = Question(
     name="adaptors",
     title="Adaptors: what one layer adds",
-    asks=f"One block of {NBYTES} bytes taken from a pool and given back, through one adaptor. Logging, tracking and the "
-    "debug guard watch every call and are not meant for the hot path.",
+    asks=f"One block of {NBYTES} bytes taken from a pool and given back, through one adaptor. Logging, tracking and "
+    "the debug guard watch every call and are not meant for the hot path.",
     case_label="",
     metrics=[NANOSECONDS],
     measure=measure,

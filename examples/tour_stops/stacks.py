@@ -16,7 +16,7 @@ def show(guide: Guide) -> None:
 
 
 def show_a_budget(guide: Guide) -> None:
-    pool = tm.mr.PoolMemoryResource(tm.mr.HostMemoryResource())
+    pool = tm.mr.PoolMemoryResource(tm.mr.HostMemoryResource(), LIMIT)
     stack = tm.mr.StatisticsResourceAdaptor(tm.mr.LimitingResourceAdaptor(pool, LIMIT))
     blocks = [stack.allocate("1MiB", tag=f"layer {number}") for number in range(8)]
     guide.say(str(stack))

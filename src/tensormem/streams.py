@@ -1,7 +1,7 @@
 """Owns: streams and events as users see them.
 
-A stream is an ordered queue of work on a driver; an event is a point in one. The default stream of the host runs inline.
-Must not know: resources and tensors.
+A stream is an ordered queue of work on a driver; an event is a point in one. The default stream of the host runs
+inline. Must not know: resources and tensors.
 """
 
 from tensormem import drivers

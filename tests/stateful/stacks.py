@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
-from support.heap import Heap
 
+from support.heap import Heap
 from tensormem import mr
 
 KIB, MIB = 1 << 10, 1 << 20

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from stateful.stacks import StackPlan, stack_plans
 
+from stateful.stacks import StackPlan, stack_plans
 from tensormem import errors, mr
 from tensormem.drivers import host
 from tensormem.streams import Stream

@@ -7,7 +7,6 @@ from tensormem.drivers import host
 from tensormem.streams import Stream
 from tensormem.testing.resources import Gate
 
-
 # --- Alignment ---
 
 
@@ -86,7 +85,7 @@ def test_bad_plans_are_refused() -> None:
     heap = mr.HostMemoryResource()
     for plan in ({"nth": 0}, {"nth": -1}, {"every": 0}, {"probability": 1.5}, {"probability": -0.1}, {"nth": 1.5}):
         with pytest.raises(errors.InvalidArgument):
-            mr.FaultInjectionResourceAdaptor(heap, **plan)  # type: ignore[arg-type]
+            mr.FaultInjectionResourceAdaptor(heap, **plan)
     with pytest.raises(errors.InvalidSize):
         mr.FaultInjectionResourceAdaptor(heap, min_bytes="12 potatoes")
 
@@ -117,7 +116,7 @@ def test_a_callback_that_makes_room_is_rewarded() -> None:
 
 def test_only_shortage_is_asked_about() -> None:
     asked: list[int] = []
-    retrying = mr.FailureCallbackResourceAdaptor(mr.HostMemoryResource(), lambda nbytes: asked.append(nbytes))
+    retrying = mr.FailureCallbackResourceAdaptor(mr.HostMemoryResource(), asked.append)
     stream = Stream(host())
     stream.close()
     for call in (lambda: retrying.allocate(0), lambda: retrying.allocate(1, alignment=3)):

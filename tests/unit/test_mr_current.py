@@ -123,6 +123,6 @@ def test_a_resource_that_was_never_initialised_is_refused() -> None:
 
     before = mr.get_current_device_resource()
     for call in (mr.set_current_device_resource, lambda each: mr.use_resource(each).__enter__()):
-        with pytest.raises((errors.InvalidArgument, TypeError), match="never initialised|super"):
+        with pytest.raises((errors.InvalidArgument, TypeError), match=r"never initialised|super"):
             call(Forgetful())
     assert mr.get_current_device_resource() is before

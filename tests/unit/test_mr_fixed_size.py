@@ -1,5 +1,7 @@
 """FixedSizeMemoryResource: blocks of one size."""
 
+from itertools import pairwise
+
 import pytest
 
 from tensormem import errors, mr
@@ -36,7 +38,7 @@ def test_an_odd_block_size_works(block_size: int) -> None:
     fixed = mr.FixedSizeMemoryResource(mr.HostMemoryResource(), block_size, 5)
     blocks = [fixed.allocate(block_size) for _ in range(12)]
     spans = sorted((block.ptr, block.ptr + block.nbytes) for block in blocks)
-    assert all(left[1] <= right[0] for left, right in zip(spans, spans[1:], strict=False))
+    assert all(left[1] <= right[0] for left, right in pairwise(spans))
 
 
 def test_trim_gives_back_what_is_not_used() -> None:

@@ -116,7 +116,7 @@ def test_an_access_that_is_none_is_refused(access: str) -> None:
     block = heap.allocate(64)
     for call in (heap.prepare_block_use, heap.finish_block_use):
         with pytest.raises(errors.InvalidArgument, match="access is one of"):
-            call(block, None, access)  # type: ignore[arg-type]
+            call(block, None, access)
 
 
 def test_a_million_reads_stay_small() -> None:

@@ -5,8 +5,8 @@ import gc
 from collections.abc import Iterator
 
 import pytest
-from support.closing import Closing
 
+from support.closing import Closing
 from tensormem import errors, mr
 from tensormem.drivers import host
 from tensormem.streams import Stream

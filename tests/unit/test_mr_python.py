@@ -5,8 +5,8 @@ from typing import SupportsIndex
 from weakref import ref
 
 import pytest
-from support.hooks import unraisable
 
+from support.hooks import unraisable
 from tensormem import errors, mr
 from tensormem.drivers import host
 from tensormem.streams import Stream
@@ -274,7 +274,7 @@ def test_a_resource_that_was_never_initialised_says_so() -> None:
         lambda: forgetful.bytes_outstanding,
         lambda: forgetful.counters,
         forgetful.reap_pending,
-        lambda: forgetful.prepare_block_use(block, None, "read"),  # type: ignore[arg-type]
+        lambda: forgetful.prepare_block_use(block, None, "read"),
         lambda: forgetful.launch(None),
         lambda: mr.PoolMemoryResource(forgetful),
     ):

@@ -24,7 +24,7 @@ from tensormem._core.native cimport (
 )
 from tensormem._core.native cimport Driver as NativeDriver
 from tensormem._core.native_host cimport HostCounters, HostDriver, host_driver
-from tensormem._core.sizes cimport address_of, size_of
+from tensormem._core.sizes cimport address_of, alignment_of, size_of
 from tensormem._core.streams cimport stream_id
 
 from tensormem import errors
@@ -133,7 +133,7 @@ cdef class Driver:
     def reserve(self, size, alignment=4096):
         """Reserve addresses without memory behind them; gives the first one."""
         cdef uint64_t address = 0
-        check(self.native.reserve(size_of(size), size_of(alignment), &address))
+        check(self.native.reserve(size_of(size), alignment_of(alignment), &address))
         return address
 
     def release(self, address, size):

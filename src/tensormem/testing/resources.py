@@ -13,6 +13,7 @@ import ctypes
 import gc
 import threading
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 
@@ -97,7 +98,7 @@ class ResourceConformance:
         free_all(mr, blocks[::3])
         blocks = [block for number, block in enumerate(blocks) if number % 3] + [mr.allocate(n) for n in _SIZES * 3]
         spans = sorted((block.ptr, block.ptr + block.nbytes) for block in blocks)
-        assert all(left[1] <= right[0] for left, right in zip(spans, spans[1:], strict=False))
+        assert all(left[1] <= right[0] for left, right in pairwise(spans))
         free_all(mr, blocks)
 
     def test_sizes_may_be_text(self, mr: DeviceMemoryResource) -> None:
