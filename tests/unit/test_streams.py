@@ -3,6 +3,7 @@
 import gc
 import threading
 from collections.abc import Iterator
+from itertools import pairwise
 from weakref import ref
 
 import pytest
@@ -290,7 +291,12 @@ def test_a_stream_may_be_dropped_by_its_own_work() -> None:
         box = [Stream(host())]
         gate = Gate()
         gate.hold(box[0])
-        box[0].launch(lambda: (box.clear(), ran.set()))
+
+        def drop() -> None:
+            box.clear()
+            ran.set()
+
+        box[0].launch(drop)
         gate.open()
         assert ran.wait(60)
         # The next stream that is made closes it from outside, as soon as its work is done.
@@ -312,7 +318,7 @@ def test_streams_and_events_leave_nothing_behind() -> None:
     with nothing_left_behind():
         streams = [Stream(host()) for _ in range(20)]
         events = [stream.record() for stream in streams]
-        for left, right in zip(streams, streams[1:], strict=False):
+        for left, right in pairwise(streams):
             right.wait(left.record())
             right.launch(lambda: None)
         assert held()["streams"] >= 20

@@ -18,11 +18,11 @@ def failing_system_call(nth: int, kind: str = "any", error: int = errno.ENOMEM) 
 
     >>> import tensormem as tm
     >>> from tensormem.testing.faults import failing_system_call
-    >>> with failing_system_call(1):
-    ...     tm.mr.HostMemoryResource().allocate(64)
+    >>> with failing_system_call(1, "mmap"):
+    ...     tm.drivers.host().reserve("1GiB")
     Traceback (most recent call last):
     ...
-    tensormem.errors.OutOfMemory: ...
+    tensormem.errors.OutOfVirtualMemory: ...
     """
     _core.arm_fault(nth, kind, error)
     try:
