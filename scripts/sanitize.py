@@ -17,6 +17,8 @@ OPTIONS = {
     "UBSAN_OPTIONS": "halt_on_error=1:exitcode=66:print_stacktrace=1",
     "TSAN_OPTIONS": "exitcode=66:second_deadlock_stack=1",
 }
+# How long eight threads churn under ThreadSanitizer, where races that need luck show.
+SOAK_SECONDS = "60"
 # With more random bits than this, ThreadSanitizer may find its own address ranges taken.
 TSAN_MMAP_RND_BITS = 28
 
@@ -28,6 +30,7 @@ class Sanitizer:
     mistakes: tuple[str, ...]
     optimization: int
     wrapper: tuple[str, ...] = ()
+    soak_seconds: str = "1"
 
     def bites(self, directory: Path) -> bool:
         canary = directory / "sanitizer_canary"
@@ -48,7 +51,8 @@ class Sanitizer:
             return False
         wrapper = [f"--wrapper={' '.join(self.wrapper)}"] if self.wrapper else []
         title = f"sanitizer {self.flags} ({len(self.mistakes)} planted mistakes found)"
-        outcome = run_tests(path, "--timeout-multiplier=4", *wrapper, env=OPTIONS)
+        environment = {**OPTIONS, "TENSORMEM_SOAK_SECONDS": self.soak_seconds}
+        outcome = run_tests(path, "--timeout-multiplier=4", *wrapper, env=environment)
         return summarise(title, outcome, time.monotonic() - start)
 
 
@@ -65,7 +69,8 @@ def main() -> bool:
     if wrapper and (shutil.which("setarch") is None or run(*wrapper, "true").returncode != 0):
         reason = f"ThreadSanitizer: vm.mmap_rnd_bits is above {TSAN_MMAP_RND_BITS} and setarch -R is refused"
         return report_could_not_run([reason]) and ok
-    return Sanitizer("thread", "thread", ("data-race",), optimization=1, wrapper=wrapper).accepts_our_tests() and ok
+    thread = Sanitizer("thread", "thread", ("data-race",), 1, wrapper, SOAK_SECONDS)
+    return thread.accepts_our_tests() and ok
 
 
 if __name__ == "__main__":

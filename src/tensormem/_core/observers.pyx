@@ -443,7 +443,7 @@ cdef class DebugGuardResourceAdaptor(DeviceMemoryResource):
             error.add_note(str(_finding(finding)))
 
     def check(self):
-        """Look at every block, live and quarantined; gives the list of `GuardFinding`s."""
+        """Look at every block, live and quarantined; gives a list of `GuardFinding`."""
         cdef vector[NativeFinding] findings
         cdef size_t i
         self._check_open()
