@@ -1,4 +1,4 @@
-"""For every k the k-th upstream allocation or system call fails: nothing leaks, every count adds up, all works after."""
+"""For every k the k-th upstream allocation or system call fails: nothing leaks, every count adds up, it works after."""
 
 import gc
 from collections.abc import Callable

@@ -119,9 +119,10 @@ def test_only_shortage_is_asked_about() -> None:
     retrying = mr.FailureCallbackResourceAdaptor(mr.HostMemoryResource(), asked.append)
     stream = Stream(host())
     stream.close()
-    for call in (lambda: retrying.allocate(0), lambda: retrying.allocate(1, alignment=3)):
-        with pytest.raises(errors.InvalidArgument):
-            call()
+    with pytest.raises(errors.InvalidSize):
+        retrying.allocate(0)
+    with pytest.raises(errors.InvalidAlignment):
+        retrying.allocate(1, alignment=3)
     with pytest.raises(errors.StreamMisuse):
         retrying.allocate(1, stream)
     assert asked == []
