@@ -10,6 +10,7 @@ help: ## list the commands
 
 demo: ## a short tour on this machine's own memory
 	@scripts/setup.sh build
+	@scripts/rebuild.sh
 	@.venv/bin/python examples/tour.py
 
 test: ## all tests, native and Python, docs included (ARGS="-k streams" for some of the Python ones)
