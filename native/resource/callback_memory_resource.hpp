@@ -29,6 +29,8 @@ class CallbackMemoryResource final : public LeafMemoryResource {
  private:
   Status take(const AllocRequest& request, std::uint64_t* address) override;
   Status give_back(const BlockEntry& entry) override;
+  // A function that failed may have taken the memory all the same.
+  bool may_ask_again() const override { return false; }
 
   struct Taken {
     std::uint64_t address = 0;

@@ -18,13 +18,16 @@ BlockUses* uses_of(const BlockEntry& entry) { return static_cast<BlockUses*>(ent
 }  // namespace
 
 void LeafMemoryResource::finish() {
-  // Nobody holds a block any more, or it would hold us; what is left is waiting for a stream.
-  std::vector<std::uint64_t> done;
-  if (!retired_.empty()) {
-    const BlockingRegion region;
-    retired_.wait_and_take(order_, &done);
+  // Nobody holds a block any more, or it would hold us; what is left waits for a stream, or was refused and is tried
+  // once more.
+  for (int round = 0; round < 2 && !retired_.empty(); ++round) {
+    std::vector<std::uint64_t> done;
+    {
+      const BlockingRegion region;
+      retired_.wait_and_take(order_, &done);
+    }
+    (void)free_all(done).ok();
   }
-  (void)free_all(done).ok();
   table_.for_each([](BlockEntry& entry) { delete uses_of(entry); });
   table_.clear();
 }
@@ -88,8 +91,10 @@ Status LeafMemoryResource::deallocate(const Block& block, StreamId stream, Block
       return {};
     }
   }
-  *end = BlockState::freed;
-  return free_now(block.address);
+  Status freed = free_now(block.address);
+  const bool waits = !freed.ok() && may_ask_again();  // reap_pending asks, and tells
+  *end = waits ? BlockState::retired : BlockState::freed;
+  return waits ? Status() : std::move(freed);
 }
 
 std::uint64_t LeafMemoryResource::bytes_outstanding() const {
@@ -240,7 +245,8 @@ Status LeafMemoryResource::free_all(const std::vector<std::uint64_t>& addresses)
   return first_failure;
 }
 
-// The source would not take it back: it is not free, so it stays retired and counted, and nobody gets it again.
+// The source would not take it back: it is not free, so it stays retired and counted, and is tried again if that can do
+// no harm.
 void LeafMemoryResource::keep_charged(const BlockEntry& entry) {
   const std::lock_guard lock(mutex_);
   BlockEntry kept = entry;
@@ -249,6 +255,7 @@ void LeafMemoryResource::keep_charged(const BlockEntry& entry) {
   stats_.current_bytes += kept.nbytes;
   stats_.current_count += 1;
   stats_.on_retire(kept.nbytes);
+  if (may_ask_again()) retired_.push(kept.address, {});
 }
 
 }  // namespace tensormem

@@ -36,6 +36,8 @@ class LeafMemoryResource : public Resource {
   // Called without our lock, and with a BlockingRegion open where it may be slow.
   virtual Status take(const AllocRequest& request, std::uint64_t* address) = 0;
   virtual Status give_back(const BlockEntry& entry) = 0;
+  // Whether a refusal to take memory back changed nothing, so that `reap_pending` may ask again.
+  virtual bool may_ask_again() const { return true; }
   // Waits for what is retired and gives it back.
   void finish();
 

@@ -1,24 +1,70 @@
-"""`import tensormem` needs the standard library alone, and names load when they are used."""
+"""Promise: `import tensormem` needs nothing but the standard library, loads its parts when they are used, and touches
+nothing of the outside."""
 
-import subprocess
-import sys
+from pathlib import Path
 
+import pytest
+
+import tensormem
+from support.python_processes import check_python
+
+PACKAGE = Path(tensormem.__file__).parent
 LIST_FOREIGN = """
 import sys
 before = set(sys.modules)
-import tensormem as tm
-early = sorted(name for name in sys.modules if name.startswith("tensormem."))
-for name in tm.__all__:
-    getattr(tm, name)
-tm.mr.PoolMemoryResource(tm.mr.HostMemoryResource()).allocate(64)
-ours = set(sys.modules) - before
-foreign = {name.partition(".")[0] for name in ours} - set(sys.stdlib_module_names) - {"tensormem"}
+import {name} as module
+for name in module.__all__:
+    getattr(module, name)
+tops = {{name.partition(".")[0] for name in set(sys.modules) - before}} - set(sys.stdlib_module_names) - {{"tensormem"}}
 # Not packages: what compiled modules share among themselves.
-foreign = {name for name in foreign if name != "cython_runtime" and not name.startswith("_cython_")}
-print(early, sorted(foreign))
+print(*(name for name in tops if name != "cython_runtime" and not name.startswith("_cython_")))
+"""
+LOADED_EARLY = """
+import sys
+import tensormem
+print(*(name for name in sys.modules if name.startswith("tensormem.")))
+"""
+STARTED = """
+import os, threading
+import tensormem as tm
+tm.mr.PoolMemoryResource(tm.mr.HostMemoryResource()).allocate(64)
+assert threading.active_count() == 1 == len(os.listdir("/proc/self/task"))
+"""
+IMPORT_EACH_FIRST = """
+import importlib, os
+for name in {names!r}:
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            importlib.import_module(name)
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, name
 """
 
 
-def test_the_package_imports_nothing_but_the_standard_library_and_loads_its_parts_when_they_are_used() -> None:
-    done = subprocess.run([sys.executable, "-c", LIST_FOREIGN], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["[]", "[]"]
+@pytest.mark.parametrize("name", ["tensormem", "tensormem.mr", "tensormem.streams", "tensormem.drivers"])
+def test_importing_takes_only_the_standard_library(name: str) -> None:
+    assert check_python(LIST_FOREIGN.format(name=name), "-W", "error").split() == []
+
+
+def test_the_parts_are_loaded_when_they_are_used() -> None:
+    assert check_python(LOADED_EARLY, "-W", "error").split() == []
+
+
+def test_importing_and_allocating_starts_no_thread() -> None:
+    check_python(STARTED, "-W", "error")
+
+
+def test_every_module_can_be_imported_first() -> None:
+    names = [
+        "tensormem." + ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path.name not in ("__init__.py", "__main__.py")
+        and path.relative_to(PACKAGE).parts[0] not in ("cli", "_core")
+    ]
+    assert len(names) > 10
+    assert "tensormem.errors" in names
+    check_python(IMPORT_EACH_FIRST.format(names=names), "-W", "error")

@@ -4,6 +4,7 @@ Must not know: what the scenario does.
 """
 
 import errno
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -57,6 +58,7 @@ def each_system_call_fails(
             scenario()
         except Exception as caught:
             raised = caught
+            traceback.clear_frames(caught.__traceback__)  # they would keep what the scenario held
         finally:
             fired = _core.fault_has_fired()
             _core.disarm_faults()

@@ -21,7 +21,7 @@ from tensormem import errors, units
 from tensormem.mr import DeviceBlock, DeviceMemoryResource, HostMemoryResource
 from tensormem.streams import Stream
 
-__all__ = ["ResourceConformance"]
+__all__ = ["Gate", "ResourceConformance"]
 
 _SIZES = [1, 2, 255, 256, 257, 4096, 65536, 1_000_003]
 _ALIGNMENTS = [1, 2, 64, 256, 512, 4096]
@@ -52,6 +52,7 @@ class ResourceConformance:
 
     @pytest.fixture
     def mr(self) -> Iterator[DeviceMemoryResource]:
+        """What `make` builds; at the end nothing of it may be out."""
         resource = self.make()
         yield resource
         resource.reap_pending()
@@ -59,6 +60,7 @@ class ResourceConformance:
 
     @pytest.fixture
     def stream(self, mr: DeviceMemoryResource) -> Iterator[Stream]:
+        """A stream of the resource's driver."""
         with Stream(mr.driver) as stream:
             yield stream
 
