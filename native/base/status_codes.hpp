@@ -16,6 +16,7 @@
   X(already_mapped, "AlreadyMapped", "offset,size")                       \
   X(not_mapped, "NotMapped", "offset,size")                               \
   X(still_mapped, "StillMapped", "address,mappings")                      \
+  X(use_after_release, "UseAfterRelease", "address")                      \
   X(out_of_virtual_memory, "OutOfVirtualMemory", "requested")             \
   X(out_of_physical_memory, "OutOfPhysicalMemory", "requested,available") \
   X(too_many_mappings, "TooManyMappings", "current,limit")                \

@@ -60,6 +60,7 @@ struct Pitched {
 struct Granularity {
   std::uint64_t minimum = 0;
   std::uint64_t recommended = 0;
+  bool whole_handles = false;  // physical memory is mapped whole and from 0, and unmapped whole
 };
 
 // Physical memory. Opaque; owned by whoever created or imported it.

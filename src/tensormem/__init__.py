@@ -15,7 +15,7 @@ import sys
 
 TYPE_CHECKING = False  # typing itself is slow to import; type checkers take this name for true
 if TYPE_CHECKING:
-    from tensormem import drivers, dtypes, errors, interop, mr, spaces, streams, units
+    from tensormem import drivers, dtypes, errors, interop, mr, spaces, streams, units, vmm
     from tensormem.dtypes import DType, dtype
     from tensormem.errors import TensormemError
     from tensormem.mr import tag, use_resource
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         preferred_compute_devices,
     )
     from tensormem.streams import Event, Stream
+    from tensormem.vmm import GrowableBuffer, VirtualMemoryManager
 
 __version__ = "0.1.0"
 
@@ -37,10 +38,12 @@ __all__ = [
     "ComputeDevice",
     "DType",
     "Event",
+    "GrowableBuffer",
     "LogicalMemorySpace",
     "OpKind",
     "Stream",
     "TensormemError",
+    "VirtualMemoryManager",
     "drivers",
     "dtype",
     "dtypes",
@@ -57,6 +60,7 @@ __all__ = [
     "tag",
     "units",
     "use_resource",
+    "vmm",
 ]
 
 # Where each name that is not a module comes from.
@@ -66,6 +70,7 @@ _HOMES = {
     **dict.fromkeys(("tag", "use_resource"), "mr"),
     **dict.fromkeys(("ComputeDevice", "LogicalMemorySpace", "OpKind", "preferred_compute_devices"), "spaces"),
     **dict.fromkeys(("gpu", "main", "managed", "pinned"), "spaces"),
+    **dict.fromkeys(("GrowableBuffer", "VirtualMemoryManager"), "vmm"),
     "TensormemError": "errors",
 }
 

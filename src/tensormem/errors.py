@@ -28,6 +28,7 @@ In brackets: the builtin that each one also is, so that `except MemoryError` wor
     |   |   |-- AlreadyMapped (ValueError)
     |   |   |-- NotMapped (ValueError)
     |   |   |-- StillMapped (RuntimeError)
+    |   |   |-- UseAfterRelease (RuntimeError)
     |   |   |-- OutOfVirtualMemory (MemoryError)
     |   |   |-- OutOfPhysicalMemory (MemoryError)
     |   |   |-- TooManyMappings (MemoryError)
@@ -432,6 +433,22 @@ class StillMapped(VirtualMemoryError, RuntimeError):
     def __init__(self, address: int, mappings: int, *, what: str = "") -> None:
         self._keep(what, address, mappings)
         self.address, self.mappings = address, mappings
+
+
+class UseAfterRelease(VirtualMemoryError, RuntimeError):
+    """The range, physical memory or pool was released or closed before; `address` is its address or handle.
+
+    >>> UseAfterRelease(0x7F0000000000).address
+    139637976727552
+    """
+
+    __match_args__ = ("address",)
+    _says = "what was at {address:#x} has been released; nothing was changed"
+    _hint = "Keep the object open for as long as it is used, or make a new one"
+
+    def __init__(self, address: int, *, what: str = "") -> None:
+        self._keep(what, address)
+        self.address = address
 
 
 class OutOfVirtualMemory(VirtualMemoryError, MemoryError):

@@ -5,12 +5,14 @@ here, so that the order of the layers can be checked.
 from tensormem._core import adaptors as _adaptors
 from tensormem._core import drivers as _drivers
 from tensormem._core import faults as _faults
+from tensormem._core import growable_buffer as _growable_buffer
 from tensormem._core import interop as _interop
 from tensormem._core import leaves as _leaves
 from tensormem._core import observers as _observers
 from tensormem._core import resources as _resources
 from tensormem._core import streams as _streams
 from tensormem._core import suballocators as _suballocators
+from tensormem._core import virtual_memory as _virtual_memory
 
 Driver = _drivers.Driver
 host_driver = _drivers.host
@@ -68,3 +70,10 @@ disarm_faults = _faults.disarm
 system_calls_made = _faults.calls_made
 system_call_kinds = _faults.kinds
 fault_has_fired = _faults.has_fired
+
+AccessFlags = _virtual_memory.AccessFlags
+Mapping = _virtual_memory.Mapping
+PhysicalAllocation = _virtual_memory.PhysicalAllocation
+VirtualAddressRange = _virtual_memory.VirtualAddressRange
+VirtualMemoryManager = _virtual_memory.VirtualMemoryManager
+GrowableBuffer = _growable_buffer.GrowableBuffer

@@ -1,0 +1,385 @@
+#include "vmm/address_range.hpp"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "base/align.hpp"
+
+namespace tensormem {
+
+namespace {
+
+std::atomic<std::uint64_t> next_serial{1};
+
+Status no_memory_for_books() {
+  return Status::fail(Code::out_of_memory, "no memory to note a mapping", sizeof(Mapping));
+}
+
+Status check_device(std::int32_t device) {
+  if (AccessSet::covers(device)) return {};
+  return Status::fail(Code::invalid_argument, "no such device (access is kept for devices 0 to 31)");
+}
+
+}  // namespace
+
+AddressRange::AddressRange(Driver& driver, std::uint64_t base, std::uint64_t size, std::uint64_t alignment,
+                           const MappingRules& rules, std::shared_ptr<VmmCounters> counters)
+    : driver_(driver), base_(base), size_(size), alignment_(alignment), rules_(rules), counters_(std::move(counters)) {
+  counters_->ranges += 1;
+  counters_->reserved_bytes += size_;
+}
+
+// A driver that refuses twice keeps the addresses, and the pages behind them; nobody else is given either.
+AddressRange::~AddressRange() {
+  if (!close().ok() && !close().ok()) forget(0, size_);
+}
+
+// --- Checks ------------------------------------------------------------------------------------------------------
+
+bool AddressRange::is_released() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return released_;
+}
+
+Status AddressRange::check_open() const noexcept {
+  if (!released_) return {};
+  return Status::fail(Code::use_after_release, "the addresses were released", base_);
+}
+
+Status AddressRange::check_range(std::uint64_t offset, std::uint64_t size) const noexcept {
+  if (size == 0) return Status::fail(Code::invalid_size, "the range is empty", size);
+  if (!range_within(offset, size, size_)) {
+    return Status::fail(Code::invalid_offset, "it ends outside the range", offset, size, size_);
+  }
+  if (!is_aligned(offset, rules_.granularity)) {
+    return Status::fail(Code::invalid_offset, "the offset is not a multiple of the granularity", offset, size, size_);
+  }
+  if (!is_aligned(size, rules_.granularity)) {
+    return Status::fail(Code::invalid_size, "the size is not a multiple of the granularity", size);
+  }
+  return {};
+}
+
+Status AddressRange::check_request(const MapRequest& request) const noexcept {
+  const PhysicalAllocation& physical = *request.physical;
+  TM_TRY(check_range(request.offset, request.size));
+  if (!is_aligned(request.physical_offset, rules_.granularity) ||
+      !range_within(request.physical_offset, request.size, physical.size())) {
+    return Status::fail(Code::invalid_offset, "the pages are not inside the physical memory, on its granularity",
+                        request.physical_offset, request.size, physical.size());
+  }
+  if (rules_.whole_handles && (request.physical_offset != 0 || request.size != physical.size())) {
+    return Status::fail(Code::not_supported, "this driver maps physical memory whole and from 0");
+  }
+  if (&physical.driver() != &driver_) {
+    return Status::fail(Code::invalid_argument, "the physical memory is of another driver than the addresses");
+  }
+  return {};
+}
+
+Status AddressRange::check_whole(std::uint64_t offset, std::uint64_t size) const noexcept {
+  if (!rules_.whole_handles || table_.is_whole(offset, size)) return {};
+  return Status::fail(Code::not_supported, "this driver changes mappings whole: take all of each");
+}
+
+// --- Map -----------------------------------------------------------------------------------------------------------
+
+Status AddressRange::note(const MapRequest& request, std::uint64_t serial, const AccessSet& access) {
+  TM_TRY(table_.check_free(request.offset, request.size));
+  TM_TRY(request.physical->acquire());
+  try {
+    table_.add(request.offset, Mapping{request.size, request.physical, request.physical_offset, serial, access});
+  } catch (const std::bad_alloc&) {
+    request.physical->release();
+    return no_memory_for_books();
+  }
+  counters_->mappings += 1;
+  counters_->mapped_bytes += request.size;
+  return {};
+}
+
+void AddressRange::forget(std::uint64_t offset, std::uint64_t size) noexcept {
+  for (const auto& [at, mapping] : table_.remove(offset, size)) {
+    counters_->mappings -= 1;
+    counters_->mapped_bytes -= mapping.size;
+    mapping.physical->release();
+  }
+}
+
+Status AddressRange::map_noted(std::uint64_t offset, const Mapping& mapping) noexcept {
+  return driver_.map(base_ + offset, mapping.size, mapping.physical->handle(), mapping.physical_offset);
+}
+
+Status AddressRange::map(const std::vector<MapRequest>& requests, std::int32_t device, AccessFlags access,
+                         std::uint64_t* serial) noexcept {
+  TM_TRY(check_device(device));
+  const std::lock_guard lock(mutex_);
+  TM_TRY(check_open());
+  for (const MapRequest& request : requests) TM_TRY(check_request(request));
+  const std::uint64_t fresh = next_serial.fetch_add(1);
+  std::size_t noted = 0;
+  std::size_t mapped = 0;
+  Status status;
+  for (; noted < requests.size() && status.ok(); noted += status.ok() ? 1 : 0) {
+    status = note(requests[noted], fresh, AccessSet());
+  }
+  if (status.ok()) status = map_all(requests, device, access, &mapped);
+  if (status.ok()) {
+    *serial = fresh;
+    return {};
+  }
+  for (std::size_t i = 0; i < noted; ++i) {
+    const MapRequest& request = requests[i];
+    // What the driver will not take back stays noted, because it is there.
+    if (i < mapped && !driver_.unmap(base_ + request.offset, request.size).ok()) continue;
+    forget(request.offset, request.size);
+  }
+  return status;
+}
+
+Status AddressRange::map_all(const std::vector<MapRequest>& requests, std::int32_t device, AccessFlags access,
+                             std::size_t* done) {
+  for (const MapRequest& request : requests) {
+    TM_TRY(driver_.map(base_ + request.offset, request.size, request.physical->handle(), request.physical_offset));
+    *done += 1;
+  }
+  if (access == AccessFlags::none) return {};
+  for (std::size_t i = 0; i < requests.size();) {
+    // Neighbours get it in one call.
+    const std::uint64_t offset = requests[i].offset;
+    std::uint64_t size = 0;
+    for (; i < requests.size() && requests[i].offset == offset + size; ++i) size += requests[i].size;
+    TM_TRY(driver_.set_access(base_ + offset, size, device, access));
+    table_.for_each(offset, size, [&](std::uint64_t, Mapping& mapping) { mapping.access.set(device, access); });
+  }
+  return {};
+}
+
+// --- Unmap ---------------------------------------------------------------------------------------------------------
+
+Status AddressRange::unmap(std::uint64_t offset, std::uint64_t size) noexcept {
+  const std::lock_guard lock(mutex_);
+  TM_TRY(check_open());
+  TM_TRY(check_range(offset, size));
+  return unmap_locked(offset, size);
+}
+
+Status AddressRange::unmap_serial(std::uint64_t offset, std::uint64_t size, std::uint64_t serial) noexcept {
+  const std::lock_guard lock(mutex_);
+  TM_TRY(check_open());
+  TM_TRY(table_.check_serial(offset, size, serial));
+  return unmap_locked(offset, size);
+}
+
+Status AddressRange::unmap_locked(std::uint64_t offset, std::uint64_t size) noexcept {
+  TM_TRY(table_.check_mapped(offset, size));
+  TM_TRY(check_whole(offset, size));
+  Status status;
+  const std::uint64_t before = table_.all().size();
+  try {
+    table_.split_at(offset);
+    table_.split_at(offset + size);
+  } catch (const std::bad_alloc&) {
+    status = no_memory_for_books();
+  }
+  counters_->mappings += table_.all().size() - before;
+  if (status.ok()) status = unmap_pieces(offset, size);
+  if (status.ok()) {
+    forget(offset, size);
+    return {};
+  }
+  const std::uint64_t split = table_.all().size();
+  table_.rejoin_at(offset);
+  table_.rejoin_at(offset + size);
+  counters_->mappings -= split - table_.all().size();
+  return status;
+}
+
+// One call where the driver can; otherwise one for each mapping, and those that are gone are put back on failure.
+Status AddressRange::unmap_pieces(std::uint64_t offset, std::uint64_t size) noexcept {
+  if (!rules_.whole_handles) return driver_.unmap(base_ + offset, size);
+  Status status;
+  std::uint64_t done = offset;
+  table_.for_each(offset, size, [&](std::uint64_t at, Mapping& mapping) {
+    if (!status.ok()) return;
+    status = driver_.unmap(base_ + at, mapping.size);
+    if (status.ok()) done = at + mapping.size;
+  });
+  if (status.ok()) return {};
+  table_.for_each(offset, done - offset, [&](std::uint64_t at, Mapping& mapping) {
+    if (!map_noted(at, mapping).ok() || !restore_access(at, mapping).ok()) mapping.access = AccessSet();
+  });
+  return status;
+}
+
+Status AddressRange::restore_access(std::uint64_t offset, const Mapping& mapping) noexcept {
+  for (std::int32_t device = 0; device < AccessSet::kMaxDevices; ++device) {
+    const AccessFlags access = mapping.access.of(device);
+    if (access == AccessFlags::none) continue;
+    TM_TRY(driver_.set_access(base_ + offset, mapping.size, device, access));
+  }
+  return {};
+}
+
+// --- Access --------------------------------------------------------------------------------------------------------
+
+Status AddressRange::set_access(std::uint64_t offset, std::uint64_t size, std::int32_t device,
+                                AccessFlags access) noexcept {
+  TM_TRY(check_device(device));
+  const std::lock_guard lock(mutex_);
+  TM_TRY(check_open());
+  TM_TRY(check_range(offset, size));
+  TM_TRY(table_.check_mapped(offset, size));
+  TM_TRY(check_whole(offset, size));
+  const std::uint64_t before = table_.all().size();
+  Status status;
+  try {
+    table_.split_at(offset);
+    table_.split_at(offset + size);
+    status = driver_.set_access(base_ + offset, size, device, access);
+  } catch (const std::bad_alloc&) {
+    status = no_memory_for_books();
+  }
+  if (status.ok()) {
+    table_.for_each(offset, size, [&](std::uint64_t, Mapping& mapping) { mapping.access.set(device, access); });
+  }
+  table_.rejoin_at(offset);
+  table_.rejoin_at(offset + size);
+  counters_->mappings += table_.all().size() - before;
+  return status;
+}
+
+Status AddressRange::get_access(std::uint64_t offset, std::uint64_t size, std::int32_t device,
+                                AccessFlags* access) const noexcept {
+  TM_TRY(check_device(device));
+  const std::lock_guard lock(mutex_);
+  TM_TRY(check_open());
+  TM_TRY(check_range(offset, size));
+  TM_TRY(table_.check_mapped(offset, size));
+  AccessFlags least = AccessFlags::read_write;
+  auto at = std::prev(table_.all().upper_bound(offset));
+  for (; at != table_.all().end() && at->first < offset + size; ++at) {
+    least = std::min(least, at->second.access.of(device));
+  }
+  *access = least;
+  return {};
+}
+
+// --- Move ----------------------------------------------------------------------------------------------------------
+
+Status AddressRange::move(std::uint64_t offset, std::uint64_t size, std::uint64_t serial, AddressRange& target,
+                          std::uint64_t new_offset, std::uint64_t* new_serial) noexcept try {
+  std::unique_lock mine(mutex_, std::defer_lock);
+  std::unique_lock theirs(target.mutex_, std::defer_lock);
+  if (&target == this) {
+    mine.lock();
+  } else {
+    std::lock(mine, theirs);
+  }
+  TM_TRY(check_open());
+  TM_TRY(target.check_open());
+  TM_TRY(table_.check_serial(offset, size, serial));
+  TM_TRY(target.check_range(new_offset, size));
+  TM_TRY(target.table_.check_free(new_offset, size));
+  MappingTable::Mappings moving;
+  table_.for_each(offset, size, [&](std::uint64_t at, Mapping& mapping) { moving.emplace(at, mapping); });
+  const std::uint64_t fresh = next_serial.fetch_add(1);
+  Status status = target.receive(moving, offset, new_offset, fresh);
+  if (!status.ok()) return status;
+  status = unmap_locked(offset, size);
+  if (!status.ok()) {
+    (void)target.unmap_locked(new_offset, size).ok();
+    return status;
+  }
+  *new_serial = fresh;
+  return {};
+} catch (const std::bad_alloc&) {
+  return no_memory_for_books();
+}
+
+// Maps copies of the mappings, each as far from `to` as it is from `from`. All of them or none.
+Status AddressRange::receive(const MappingTable::Mappings& moving, std::uint64_t from, std::uint64_t to,
+                             std::uint64_t serial) {
+  Status status;
+  std::uint64_t end = to;
+  for (const auto& [at, mapping] : moving) {
+    const std::uint64_t offset = at - from + to;
+    status = note(MapRequest{mapping.physical, offset, mapping.physical_offset, mapping.size}, serial, mapping.access);
+    if (!status.ok()) break;
+    status = map_noted(offset, mapping);
+    if (!status.ok()) {
+      forget(offset, mapping.size);
+      break;
+    }
+    end = offset + mapping.size;
+    status = restore_access(offset, mapping);
+    if (!status.ok()) break;
+  }
+  if (!status.ok() && end != to) (void)unmap_locked(to, end - to).ok();
+  return status;
+}
+
+// --- The end -------------------------------------------------------------------------------------------------------
+
+Status AddressRange::release_locked() noexcept {
+  TM_TRY(driver_.release(base_, size_));
+  released_ = true;
+  counters_->ranges -= 1;
+  counters_->reserved_bytes -= size_;
+  return {};
+}
+
+Status AddressRange::release() noexcept {
+  const std::lock_guard lock(mutex_);
+  TM_TRY(check_open());
+  if (!table_.empty()) {
+    return Status::fail(Code::still_mapped, "the range still has mappings", base_, table_.all().size());
+  }
+  return release_locked();
+}
+
+Status AddressRange::unmap_all() noexcept {
+  const std::lock_guard lock(mutex_);
+  while (!table_.empty()) {
+    // The longest run of neighbours, so that it is one call.
+    const auto first = table_.all().begin();
+    std::uint64_t end = first->first;
+    for (auto at = first; at != table_.all().end() && at->first == end; ++at) end += at->second.size;
+    TM_TRY(unmap_locked(first->first, end - first->first));
+  }
+  return {};
+}
+
+Status AddressRange::close() noexcept {
+  TM_TRY(unmap_all());
+  const std::lock_guard lock(mutex_);
+  if (released_) return {};
+  return table_.empty() ? release_locked() : Status::fail(Code::still_mapped, "mapped meanwhile", base_, 1);
+}
+
+// --- Looking -------------------------------------------------------------------------------------------------------
+
+bool AddressRange::is_mapped(std::uint64_t offset, std::uint64_t size) const noexcept {
+  const std::lock_guard lock(mutex_);
+  return !released_ && size != 0 && range_within(offset, size, size_) && table_.check_mapped(offset, size).ok();
+}
+
+Status AddressRange::is_current(std::uint64_t offset, std::uint64_t size, std::uint64_t serial) const noexcept {
+  const std::lock_guard lock(mutex_);
+  TM_TRY(check_open());
+  return table_.check_serial(offset, size, serial);
+}
+
+MappingTable::Mappings AddressRange::mappings() const {
+  const std::lock_guard lock(mutex_);
+  return table_.all();
+}
+
+bool AddressRange::is_valid() const noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!table_.is_valid() || (released_ && !table_.empty())) return false;
+  return table_.empty() || std::prev(table_.all().end())->first + std::prev(table_.all().end())->second.size <= size_;
+}
+
+}  // namespace tensormem

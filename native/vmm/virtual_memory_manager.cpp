@@ -1,0 +1,96 @@
+#include "vmm/virtual_memory_manager.hpp"
+
+#include <new>
+#include <utility>
+
+#include "base/align.hpp"
+
+namespace tensormem {
+
+namespace {
+
+Status no_memory_for_books(std::uint64_t nbytes) {
+  return Status::fail(Code::out_of_memory, "no memory to note virtual memory", nbytes);
+}
+
+Status check_size(std::uint64_t size, std::uint64_t granularity) {
+  if (size == 0) return Status::fail(Code::invalid_size, "no bytes asked for", size);
+  if (size > kNoOverflowLimit) return Status::fail(Code::invalid_size, "larger than any memory", size);
+  if (!is_aligned(size, granularity)) {
+    return Status::fail(Code::invalid_size, "the size is not a multiple of the granularity", size);
+  }
+  return {};
+}
+
+}  // namespace
+
+VirtualMemoryManager::VirtualMemoryManager(Driver& driver, std::int32_t device, const Granularity& granularity)
+    : driver_(driver), device_(device), granularity_(granularity), counters_(std::make_shared<VmmCounters>()) {}
+
+Status VirtualMemoryManager::open(Driver& driver, std::int32_t device,
+                                  std::unique_ptr<VirtualMemoryManager>* manager) noexcept try {
+  DeviceInfo info;
+  Granularity granularity;
+  TM_TRY(driver.device_info(device, &info));
+  if (!info.virtual_memory) return Status::fail(Code::not_supported, "the device has no virtual memory management");
+  TM_TRY(driver.granularity(device, &granularity));
+  manager->reset(new VirtualMemoryManager(driver, device, granularity));
+  return {};
+} catch (const std::bad_alloc&) {
+  return no_memory_for_books(sizeof(VirtualMemoryManager));
+}
+
+Status VirtualMemoryManager::reserve(std::uint64_t size, std::uint64_t alignment, AddressRangePtr* range) noexcept {
+  if (!is_power_of_two(alignment)) {
+    return Status::fail(Code::invalid_alignment, "an alignment is a power of two", alignment);
+  }
+  TM_TRY(check_size(size, granularity_.minimum));
+  if (!is_aligned(size, alignment)) {
+    return Status::fail(Code::invalid_size, "the size is not a multiple of the alignment", size);
+  }
+  std::uint64_t base = 0;
+  TM_TRY(driver_.reserve(size, alignment, &base));
+  const MappingRules rules{granularity_.minimum, granularity_.whole_handles};
+  try {
+    *range = std::make_shared<AddressRange>(driver_, base, size, alignment, rules, counters_);
+    return {};
+  } catch (const std::bad_alloc&) {
+    (void)driver_.release(base, size).ok();
+    return no_memory_for_books(sizeof(AddressRange));
+  }
+}
+
+Status VirtualMemoryManager::alloc_physical(std::uint64_t size, std::int32_t device, const PhysicalOptions& options,
+                                            PhysicalPtr* physical) noexcept {
+  TM_TRY(check_size(size, granularity_.minimum));
+  PhysicalHandle handle = kNoPhysical;
+  TM_TRY(driver_.physical_create(device, size, options, &handle));
+  return adopt(handle, physical);
+}
+
+Status VirtualMemoryManager::import_physical(std::int32_t fd, std::int32_t device, std::uint64_t expected_size,
+                                             PhysicalPtr* physical) noexcept {
+  PhysicalHandle handle = kNoPhysical;
+  TM_TRY(driver_.physical_import(device, fd, &handle));
+  PhysicalPtr imported;
+  TM_TRY(adopt(handle, &imported));
+  if (expected_size != 0 && imported->size() != expected_size) {
+    return Status::fail(Code::invalid_argument, "the imported memory has another size than was said");
+  }
+  *physical = std::move(imported);
+  return {};
+}
+
+Status VirtualMemoryManager::adopt(PhysicalHandle handle, PhysicalPtr* physical) noexcept {
+  PhysicalInfo info;
+  Status status = driver_.physical_info(handle, &info);
+  try {
+    if (status.ok()) *physical = std::make_shared<PhysicalAllocation>(driver_, handle, info, counters_);
+  } catch (const std::bad_alloc&) {
+    status = no_memory_for_books(sizeof(PhysicalAllocation));
+  }
+  if (!status.ok()) (void)driver_.physical_destroy(handle).ok();
+  return status;
+}
+
+}  // namespace tensormem

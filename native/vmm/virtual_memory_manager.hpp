@@ -1,0 +1,43 @@
+// Owns: the making of address ranges and physical memory on one device of one driver, checked before the driver is
+// asked, and the count of what is out. What it makes keeps what it needs of it, and may outlive it.
+// Must not know: who holds what it made.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/status.hpp"
+#include "driver/driver.hpp"
+#include "vmm/address_range.hpp"
+#include "vmm/physical_allocation.hpp"
+#include "vmm/vmm_counters.hpp"
+
+namespace tensormem {
+
+class VirtualMemoryManager {
+ public:
+  static Status open(Driver& driver, std::int32_t device, std::unique_ptr<VirtualMemoryManager>* manager) noexcept;
+
+  Driver& driver() const noexcept { return driver_; }
+  std::int32_t device() const noexcept { return device_; }
+  const Granularity& granularity() const noexcept { return granularity_; }
+  const VmmCounters& counters() const noexcept { return *counters_; }
+
+  Status reserve(std::uint64_t size, std::uint64_t alignment, AddressRangePtr* range) noexcept;
+  Status alloc_physical(std::uint64_t size, std::int32_t device, const PhysicalOptions& options,
+                        PhysicalPtr* physical) noexcept;
+  // With an `expected_size`, memory of another size is refused.
+  Status import_physical(std::int32_t fd, std::int32_t device, std::uint64_t expected_size,
+                         PhysicalPtr* physical) noexcept;
+
+ private:
+  VirtualMemoryManager(Driver& driver, std::int32_t device, const Granularity& granularity);
+  Status adopt(PhysicalHandle handle, PhysicalPtr* physical) noexcept;
+
+  Driver& driver_;
+  const std::int32_t device_;
+  const Granularity granularity_;
+  const std::shared_ptr<VmmCounters> counters_;
+};
+
+}  // namespace tensormem

@@ -1,0 +1,44 @@
+# Owns: the C shape of the virtual memory manager and its three objects, for the other modules of this package.
+from libc.stdint cimport int32_t, uint64_t
+from libcpp.memory cimport unique_ptr
+
+from tensormem._core.drivers cimport Driver
+from tensormem._core.native_vmm cimport AddressRangePtr, PhysicalPtr
+from tensormem._core.native_vmm cimport VirtualMemoryManager as NativeManager
+
+
+cdef class PhysicalAllocation:
+    cdef PhysicalPtr native
+    cdef readonly VirtualMemoryManager manager
+    cdef object __weakref__
+
+
+cdef class VirtualAddressRange:
+    cdef AddressRangePtr native
+    cdef readonly VirtualMemoryManager manager
+    cdef object __weakref__
+
+
+cdef class Mapping:
+    cdef readonly VirtualAddressRange range
+    cdef readonly PhysicalAllocation physical
+    cdef readonly uint64_t offset
+    cdef readonly uint64_t size
+    cdef readonly uint64_t physical_offset
+    cdef uint64_t _serial
+    cdef object __weakref__
+
+
+cdef class VirtualMemoryManager:
+    cdef unique_ptr[NativeManager] native
+    cdef readonly Driver driver
+    cdef readonly bint closed
+    cdef object _ranges
+    cdef object _physicals
+    cdef object __weakref__
+
+    cdef int _check_open(self) except -1
+    cdef VirtualAddressRange _own_range(self, object value)
+    cdef PhysicalAllocation _own_physical(self, object value)
+    cdef int32_t _device(self, object device) except? -1
+    cdef PhysicalAllocation _adopt(self, PhysicalPtr native)
