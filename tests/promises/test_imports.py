@@ -45,7 +45,9 @@ for name in {names!r}:
 """
 
 
-@pytest.mark.parametrize("name", ["tensormem", "tensormem.mr", "tensormem.streams", "tensormem.drivers", "tensormem.vmm"])
+@pytest.mark.parametrize(
+    "name", ["tensormem", "tensormem.mr", "tensormem.streams", "tensormem.drivers", "tensormem.vmm"]
+)
 def test_importing_takes_only_the_standard_library(name: str) -> None:
     assert check_python(LIST_FOREIGN.format(name=name), "-W", "error").split() == []
 
