@@ -7,6 +7,7 @@
   X(invalid_size, "InvalidSize", "nbytes")                                \
   X(invalid_alignment, "InvalidAlignment", "alignment")                   \
   X(invalid_offset, "InvalidOffset", "offset,size,capacity")              \
+  X(invalid_page_size, "InvalidPageSize", "page_size,minimum")            \
   X(out_of_memory, "OutOfMemory", "requested,total_free,largest_free")    \
   X(out_of_budget, "OutOfBudget", "requested,current,remaining,limit")    \
   X(use_after_free, "UseAfterFree", "generation,address")                 \
@@ -16,6 +17,7 @@
   X(already_mapped, "AlreadyMapped", "offset,size")                       \
   X(not_mapped, "NotMapped", "offset,size")                               \
   X(still_mapped, "StillMapped", "address,mappings")                      \
+  X(still_held, "StillHeld", "address,holds")                             \
   X(use_after_release, "UseAfterRelease", "address")                      \
   X(out_of_virtual_memory, "OutOfVirtualMemory", "requested")             \
   X(out_of_physical_memory, "OutOfPhysicalMemory", "requested,available") \

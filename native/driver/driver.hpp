@@ -103,6 +103,17 @@ class Driver {
   // Mapped memory cannot be touched until `set_access` says so.
   virtual Status map(std::uint64_t address, std::uint64_t size, PhysicalHandle physical,
                      std::uint64_t physical_offset) = 0;
+  // Whole pieces of physical memory, `piece_bytes` each, one behind the other: all of them or none.
+  virtual Status map_run(std::uint64_t address, std::uint64_t piece_bytes, const PhysicalHandle* pieces,
+                         std::uint64_t count) {
+    for (std::uint64_t done = 0; done < count; ++done) {
+      Status status = map(address + done * piece_bytes, piece_bytes, pieces[done], 0);
+      if (status.ok()) continue;
+      for (; done > 0; --done) (void)unmap(address + (done - 1) * piece_bytes, piece_bytes).ok();
+      return status;
+    }
+    return {};
+  }
   virtual Status unmap(std::uint64_t address, std::uint64_t size) = 0;
   virtual Status set_access(std::uint64_t address, std::uint64_t size, std::int32_t device, AccessFlags access) = 0;
   // The descriptor is the caller's to close. Importing duplicates it.

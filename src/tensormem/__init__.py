@@ -15,10 +15,11 @@ import sys
 
 TYPE_CHECKING = False  # typing itself is slow to import; type checkers take this name for true
 if TYPE_CHECKING:
-    from tensormem import drivers, dtypes, errors, interop, mr, spaces, streams, units, vmm
+    from tensormem import drivers, dtypes, errors, interop, mr, pools, spaces, streams, units, vmm
     from tensormem.dtypes import DType, dtype
     from tensormem.errors import TensormemError
     from tensormem.mr import tag, use_resource
+    from tensormem.pools import VirtualMemoryPool
     from tensormem.spaces import (
         ComputeDevice,
         LogicalMemorySpace,
@@ -44,6 +45,7 @@ __all__ = [
     "Stream",
     "TensormemError",
     "VirtualMemoryManager",
+    "VirtualMemoryPool",
     "drivers",
     "dtype",
     "dtypes",
@@ -54,6 +56,7 @@ __all__ = [
     "managed",
     "mr",
     "pinned",
+    "pools",
     "preferred_compute_devices",
     "spaces",
     "streams",
@@ -71,6 +74,7 @@ _HOMES = {
     **dict.fromkeys(("ComputeDevice", "LogicalMemorySpace", "OpKind", "preferred_compute_devices"), "spaces"),
     **dict.fromkeys(("gpu", "main", "managed", "pinned"), "spaces"),
     **dict.fromkeys(("GrowableBuffer", "VirtualMemoryManager"), "vmm"),
+    "VirtualMemoryPool": "pools",
     "TensormemError": "errors",
 }
 

@@ -28,6 +28,7 @@ In brackets: the builtin that each one also is, so that `except MemoryError` wor
     |   |   |-- AlreadyMapped (ValueError)
     |   |   |-- NotMapped (ValueError)
     |   |   |-- StillMapped (RuntimeError)
+    |   |   |-- StillHeld (BufferError)
     |   |   |-- UseAfterRelease (RuntimeError)
     |   |   |-- OutOfVirtualMemory (MemoryError)
     |   |   |-- OutOfPhysicalMemory (MemoryError)
@@ -433,6 +434,22 @@ class StillMapped(VirtualMemoryError, RuntimeError):
     def __init__(self, address: int, mappings: int, *, what: str = "") -> None:
         self._keep(what, address, mappings)
         self.address, self.mappings = address, mappings
+
+
+class StillHeld(VirtualMemoryError, BufferError):
+    """`holds` views or holders need the block at `address` where it is.
+
+    >>> StillHeld(0x1000, holds=1).holds
+    1
+    """
+
+    __match_args__ = ("address", "holds")
+    _says = "the block at {address:#x} is in use where it is: holders: {holds}; nothing was changed"
+    _hint = "Drop the arrays and memoryviews over it, and leave its `with block.hold()`, first"
+
+    def __init__(self, address: int, holds: int, *, what: str = "") -> None:
+        self._keep(what, address, holds)
+        self.address, self.holds = address, holds
 
 
 class UseAfterRelease(VirtualMemoryError, RuntimeError):

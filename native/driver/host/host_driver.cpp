@@ -231,6 +231,11 @@ Status HostDriver::map(std::uint64_t address, std::uint64_t size, PhysicalHandle
   return virtual_.map(address, size, physical, physical_offset);
 }
 
+Status HostDriver::map_run(std::uint64_t address, std::uint64_t piece_bytes, const PhysicalHandle* pieces,
+                           std::uint64_t count) {
+  return virtual_.map_run(address, piece_bytes, pieces, count);
+}
+
 Status HostDriver::unmap(std::uint64_t address, std::uint64_t size) { return virtual_.unmap(address, size); }
 
 Status HostDriver::set_access(std::uint64_t address, std::uint64_t size, std::int32_t device, AccessFlags access) {

@@ -47,6 +47,10 @@ os::Protection protection_of(AccessFlags access) {
 
 Status no_memory_for_books() { return Status::fail(Code::out_of_memory, "no memory to note a mapping", sizeof(Piece)); }
 
+bool are_neighbours(const Physical* left, const Physical* right, std::uint64_t piece_bytes) {
+  return left->file_id == right->file_id && left->file_offset + piece_bytes == right->file_offset;
+}
+
 // Tells the budget what happened to the areas around a range between two moments.
 class AreaWatch {
  public:
@@ -171,6 +175,75 @@ Status VirtualMemory::add_mapping(Reservation& reservation, std::uint64_t addres
   return {};
 } catch (const std::bad_alloc&) {
   return no_memory_for_books();
+}
+
+Status VirtualMemory::map_run(std::uint64_t address, std::uint64_t piece_bytes, const PhysicalHandle* pieces,
+                              std::uint64_t count) noexcept try {
+  std::uint64_t size = 0;
+  if (!checked_multiply(piece_bytes, count, &size)) return Status::fail(Code::invalid_size, "too many pieces", count);
+  TM_TRY(check_range(address, size));
+  TM_TRY(check_granularity("the size of a piece is not a multiple of the granularity", piece_bytes));
+  std::vector<Physical*> held;
+  held.reserve(count);
+  Status status;
+  for (std::uint64_t i = 0; i < count && status.ok(); ++i) {
+    Physical* physical = nullptr;
+    status = physicals_.acquire(pieces[i], &physical);
+    if (!status.ok()) break;
+    held.push_back(physical);
+    if (physical->size < piece_bytes) {
+      status = Status::fail(Code::invalid_offset, "a piece is smaller than said", 0, piece_bytes, physical->size);
+    }
+  }
+  if (status.ok()) {
+    const std::lock_guard lock(mutex_);
+    Reservation* reservation = nullptr;
+    status = find(address, size, &reservation);
+    if (status.ok()) status = reservation->check_free(address, size);
+    if (status.ok()) status = add_run(*reservation, address, piece_bytes, held);
+  }
+  if (!status.ok()) {
+    for (Physical* physical : held) physicals_.release(physical);
+  }
+  return status;
+} catch (const std::bad_alloc&) {
+  return no_memory_for_books();
+}
+
+Status VirtualMemory::add_run(Reservation& reservation, std::uint64_t address, std::uint64_t piece_bytes,
+                              const std::vector<Physical*>& pieces) noexcept {
+  const std::uint64_t size = piece_bytes * pieces.size();
+  std::uint64_t seams = 0;
+  for (std::uint64_t i = 1; i < pieces.size(); ++i)
+    seams += are_neighbours(pieces[i - 1], pieces[i], piece_bytes) ? 0 : 1;
+  TM_TRY(budget_.admit(reservation.possible_growth(address, size) + seams));
+  const AreaWatch watch(budget_, reservation, address, size);
+  try {
+    for (std::uint64_t i = 0; i < pieces.size(); ++i) {
+      reservation.add(address + i * piece_bytes, Piece{piece_bytes, pieces[i], 0, AccessFlags::none});
+    }
+  } catch (const std::bad_alloc&) {
+    reservation.remove(address, size);
+    return no_memory_for_books();
+  }
+  const int error = map_neighbours(address, piece_bytes, pieces);
+  if (error == 0) return {};
+  reservation.remove(address, size);
+  (void)os::reserve_over(address, size);
+  return refused(error, "mmap");
+}
+
+int VirtualMemory::map_neighbours(std::uint64_t address, std::uint64_t piece_bytes,
+                                  const std::vector<Physical*>& pieces) noexcept {
+  for (std::uint64_t first = 0; first < pieces.size();) {
+    std::uint64_t next = first + 1;
+    while (next < pieces.size() && are_neighbours(pieces[next - 1], pieces[next], piece_bytes)) ++next;
+    const int error = os::map_file_over(address + first * piece_bytes, (next - first) * piece_bytes, pieces[first]->fd,
+                                        pieces[first]->file_offset);
+    if (error != 0) return error;
+    first = next;
+  }
+  return 0;
 }
 
 Status VirtualMemory::unmap(std::uint64_t address, std::uint64_t size) noexcept {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <vector>
 
 #include "base/status.hpp"
 #include "driver/host/physical_memory.hpp"
@@ -26,6 +27,9 @@ class VirtualMemory {
   Status reserve(std::uint64_t size, std::uint64_t alignment, std::uint64_t* address) noexcept;
   Status release(std::uint64_t address, std::uint64_t size) noexcept;
   Status map(std::uint64_t address, std::uint64_t size, PhysicalHandle handle, std::uint64_t physical_offset) noexcept;
+  // Pieces that are neighbours in their file as well are mapped by one call.
+  Status map_run(std::uint64_t address, std::uint64_t piece_bytes, const PhysicalHandle* pieces,
+                 std::uint64_t count) noexcept;
   Status unmap(std::uint64_t address, std::uint64_t size) noexcept;
   Status set_access(std::uint64_t address, std::uint64_t size, AccessFlags access) noexcept;
 
@@ -43,6 +47,10 @@ class VirtualMemory {
   Status find(std::uint64_t address, std::uint64_t size, Reservation** reservation) noexcept;
   Status refused(int error, const char* call) noexcept;
   Status add_mapping(Reservation& reservation, std::uint64_t address, const Piece& piece) noexcept;
+  Status add_run(Reservation& reservation, std::uint64_t address, std::uint64_t piece_bytes,
+                 const std::vector<Physical*>& pieces) noexcept;
+  static int map_neighbours(std::uint64_t address, std::uint64_t piece_bytes,
+                            const std::vector<Physical*>& pieces) noexcept;
   Status change_access(Reservation& reservation, std::uint64_t address, std::uint64_t size,
                        AccessFlags access) noexcept;
   Status take_out(Reservation& reservation, std::uint64_t address, std::uint64_t size,

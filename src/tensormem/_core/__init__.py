@@ -3,6 +3,7 @@ here, so that the order of the layers can be checked.
 """
 
 from tensormem._core import adaptors as _adaptors
+from tensormem._core import budgets as _budgets
 from tensormem._core import drivers as _drivers
 from tensormem._core import faults as _faults
 from tensormem._core import growable_buffer as _growable_buffer
@@ -13,6 +14,7 @@ from tensormem._core import resources as _resources
 from tensormem._core import streams as _streams
 from tensormem._core import suballocators as _suballocators
 from tensormem._core import virtual_memory as _virtual_memory
+from tensormem._core import virtual_memory_pool as _virtual_memory_pool
 
 Driver = _drivers.Driver
 host_driver = _drivers.host
@@ -77,3 +79,8 @@ PhysicalAllocation = _virtual_memory.PhysicalAllocation
 VirtualAddressRange = _virtual_memory.VirtualAddressRange
 VirtualMemoryManager = _virtual_memory.VirtualMemoryManager
 GrowableBuffer = _growable_buffer.GrowableBuffer
+
+Budget = _budgets.Budget
+PhysicalLimit = _budgets.PhysicalLimit
+PoolBlock = _virtual_memory_pool.PoolBlock
+VirtualMemoryPool = _virtual_memory_pool.VirtualMemoryPool

@@ -33,3 +33,5 @@ cdef class DeviceMemoryResource:
 # The resource itself, checked: an upstream must have been initialised.
 cdef DeviceMemoryResource upstream_of(object upstream)
 cdef TagId tag_id(object text) except? 0xFFFFFFFF
+# The tag of the text, or for None the one of the scope around.
+cdef TagId tag_or_current(object text) except? 0xFFFFFFFF

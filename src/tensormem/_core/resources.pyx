@@ -466,6 +466,10 @@ cdef TagId tag_id(object text) except? 0xFFFFFFFF:
     return intern_tag(string_view(<const char*>encoded, len(encoded)))
 
 
+cdef TagId tag_or_current(object text) except? 0xFFFFFFFF:
+    return tag_id(text) if text is not None else _current_tag.get()[0]
+
+
 cdef str _tag_text(TagId tag):
     cdef string_view text = tag_text(tag)
     return text.data()[:text.size()].decode()

@@ -6,7 +6,7 @@ Must not know: how the calls work; they are native.
 from tensormem import _core, drivers, errors
 from tensormem._core import Driver
 
-__all__ = ["VirtualMemoryManager"]
+__all__ = ["VirtualMemoryManager", "find_driver"]
 
 _DRIVERS = {"host": "host", "cpu": "host", "cuda": "cuda", "hip": "hip", "rocm": "hip"}
 
@@ -32,11 +32,12 @@ class VirtualMemoryManager(_core.VirtualMemoryManager):
     """
 
     def __init__(self, driver: str | Driver = "host", device: int | None = None) -> None:
-        found, ordinal = (driver, 0) if isinstance(driver, Driver) else _find(driver)
+        found, ordinal = (driver, 0) if isinstance(driver, Driver) else find_driver(driver)
         super().__init__(found, ordinal if device is None else device)
 
 
-def _find(text: str) -> tuple[Driver, int]:
+def find_driver(text: str) -> tuple[Driver, int]:
+    """The driver and the ordinal behind "host", "cuda:0" or "rocm:1"."""
     name, _, ordinal = str(text).partition(":")
     if name not in _DRIVERS or not (ordinal or "0").isdecimal():
         raise errors.DriverUnavailable(str(text), "virtual memory is managed on host, cuda:0 or rocm:0")

@@ -1,0 +1,11 @@
+"""Owns: elastic pools: addresses in plenty, memory where it is used, given back when it is not.
+
+Must not know: tensors.
+"""
+
+from tensormem._core import Budget, PhysicalLimit, PoolBlock
+from tensormem.pools.compaction_report import CompactionReport
+from tensormem.pools.memory_stats import MemoryStats
+from tensormem.pools.virtual_memory_pool import VirtualMemoryPool
+
+__all__ = ["Budget", "CompactionReport", "MemoryStats", "PhysicalLimit", "PoolBlock", "VirtualMemoryPool"]
