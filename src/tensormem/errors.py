@@ -445,7 +445,7 @@ class StillHeld(VirtualMemoryError, BufferError):
 
     __match_args__ = ("address", "holds")
     _says = "the block at {address:#x} is in use where it is: holders: {holds}; nothing was changed"
-    _hint = "Drop the arrays and memoryviews over it, and leave its `with block.hold()`, first"
+    _hint = "Drop the arrays and memoryviews over it, and leave the `with` blocks that hold it, first"
 
     def __init__(self, address: int, holds: int, *, what: str = "") -> None:
         self._keep(what, address, holds)

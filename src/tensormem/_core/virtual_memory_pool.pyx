@@ -268,13 +268,13 @@ cdef class VirtualMemoryPool:
 
     # --- Both kinds of places ---
 
-    def allocate(self, offset=None, size=None, *, alignment=256, movable=False, on_move=None, tag=None):
+    def allocate(self, offset=None, size=..., *, alignment=256, movable=False, on_move=None, tag=None):
         """Memory at an offset, in whole pages: `allocate(offset, size)` gives the address. Or where the pool finds room:
         `allocate(size=...)` gives a `PoolBlock`; small ones share pages.
 
         A block is `movable` if told, or if it has `on_move(block, old_address, new_address)`, called after each move.
         """
-        if size is None:
+        if size is ... or size is None:
             raise errors.InvalidArgument("say how much: allocate(offset, size), or allocate(size=...)")
         if offset is not None:
             if movable or on_move is not None:

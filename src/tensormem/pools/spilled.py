@@ -64,9 +64,7 @@ def _room(nbytes: int, contents: str) -> mmap.mmap:
         return mmap.mmap(-1, nbytes)
     folder = None if contents == "file" else contents
     if folder is not None and not Path(folder).is_dir():
-        raise errors.InvalidArgument(
-            f"contents go to 'main', a 'file', a folder, or 'drop'; not {contents!r}"
-        )
+        raise errors.InvalidArgument(f"contents go to 'main', a 'file', a folder, or 'drop'; not {contents!r}")
     with tempfile.TemporaryFile(dir=folder) as file:
         os.posix_fallocate(file.fileno(), 0, nbytes)  # room on the disk is found missing now, not while copying
         return mmap.mmap(file.fileno(), nbytes)
