@@ -5,6 +5,7 @@ here, so that the order of the layers can be checked.
 from tensormem._core import adaptors as _adaptors
 from tensormem._core import budgets as _budgets
 from tensormem._core import drivers as _drivers
+from tensormem._core import elastic as _elastic
 from tensormem._core import faults as _faults
 from tensormem._core import growable_buffer as _growable_buffer
 from tensormem._core import interop as _interop
@@ -84,3 +85,4 @@ Budget = _budgets.Budget
 PhysicalLimit = _budgets.PhysicalLimit
 PoolBlock = _virtual_memory_pool.PoolBlock
 VirtualMemoryPool = _virtual_memory_pool.VirtualMemoryPool
+ElasticMemoryResource = _elastic.ElasticMemoryResource
