@@ -9,7 +9,7 @@ import pytest
 from support.closing import Closing
 from tensormem import errors, mr
 from tensormem.drivers import host
-from tensormem.streams import Stream
+from tensormem.streams import Stream, StreamLike
 from tensormem.testing.resources import Gate
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -138,7 +138,7 @@ def test_above_the_release_threshold_chunks_go_back_when_their_stream_is_reaped(
 
 def test_a_block_is_back_even_if_the_upstream_does_not_take_its_chunk() -> None:
     class Stubborn(mr.DeviceMemoryResource):
-        def deallocate(self, block: mr.DeviceBlock, stream: Stream | None = None) -> None:
+        def deallocate(self, block: mr.DeviceBlock, stream: StreamLike | None = None) -> None:
             raise OSError("not today")
 
     limited = mr.LimitingResourceAdaptor(
@@ -151,7 +151,7 @@ def test_a_block_is_back_even_if_the_upstream_does_not_take_its_chunk() -> None:
 
 def test_trim_tells_when_the_upstream_does_not_take_a_chunk() -> None:
     class Stubborn(mr.DeviceMemoryResource):
-        def deallocate(self, block: mr.DeviceBlock, stream: Stream | None = None) -> None:
+        def deallocate(self, block: mr.DeviceBlock, stream: StreamLike | None = None) -> None:
             raise OSError("not today")
 
     upstream = mr.HostMemoryResource()

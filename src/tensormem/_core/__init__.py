@@ -20,6 +20,8 @@ host_facts = _drivers.host_facts
 
 Event = _streams.Event
 Stream = _streams.Stream
+StreamLike = _streams.StreamLike
+SupportsCudaStream = _streams.SupportsCudaStream
 
 BlockId = _resources.BlockId
 DeviceBlock = _resources.DeviceBlock
@@ -56,7 +58,6 @@ OutstandingBlock = _observers.OutstandingBlock
 RingSink = _observers.RingSink
 TrackingResourceAdaptor = _observers.TrackingResourceAdaptor
 
-BlockBytes = _interop.BlockBytes
 NumpyAllocator = _interop.NumpyAllocator
 check_numpy_table = _interop.check_numpy_table
 device_hook_blocks = _interop.device_hook_blocks
