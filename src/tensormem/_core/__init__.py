@@ -23,9 +23,13 @@ Stream = _streams.Stream
 StreamLike = _streams.StreamLike
 SupportsCudaStream = _streams.SupportsCudaStream
 
+Access = _resources.Access
+AllocTag = _resources.AllocTag
 BlockId = _resources.BlockId
+BlockState = _resources.BlockState
 DeviceBlock = _resources.DeviceBlock
 DeviceMemoryResource = _resources.DeviceMemoryResource
+Generation = _resources.Generation
 LaunchRecorder = _resources.LaunchRecorder
 tag = _resources.tag
 

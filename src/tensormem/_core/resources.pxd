@@ -3,7 +3,8 @@ from libc.stdint cimport int64_t
 from libcpp cimport bool as cbool
 
 from tensormem._core.drivers cimport Driver
-from tensormem._core.native cimport AllocRequest, Block, BlockState, Resource, ResourcePtr, Status, StreamId, TagId
+from tensormem._core.native cimport AllocRequest, Block, Resource, ResourcePtr, Status, StreamId, TagId
+from tensormem._core.native cimport BlockState as NativeState
 
 
 cdef extern from "_core/export_count.hpp" namespace "tensormem":
@@ -13,7 +14,7 @@ cdef extern from "_core/export_count.hpp" namespace "tensormem":
         cbool close()
         void reopen()
         int64_t count()
-    Status give_back(Resource& resource, const Block& block, StreamId stream, BlockState* end, ExportCount& exports)
+    Status give_back(Resource& resource, const Block& block, StreamId stream, NativeState* end, ExportCount& exports)
 
 
 cdef class DeviceBlock:

@@ -18,10 +18,9 @@ from tensormem._core.drivers cimport Driver
 from tensormem._core.failures cimport check
 from tensormem._core.hooks cimport python_failure, resource_hooks
 from tensormem._core.native cimport (
-    Access,
+    Access as NativeAccess,
     AllocRequest,
     Block,
-    BlockState,
     ForeignResourceAdaptor,
     Resource,
     ResourcePtr,
@@ -38,12 +37,57 @@ from tensormem._core.native cimport (
 from tensormem._core.sizes cimport alignment_of, size_of
 from tensormem._core.streams cimport Stream, borrow_stream, report_unraisable, stream_id
 
-from typing import NamedTuple
+from enum import StrEnum
+from typing import NamedTuple, NewType
 
 from tensormem import errors
 
-_STATES = ("live", "retired", "quarantined", "freed")
-_ACCESSES = {"read": 1, "write": 2, "read_write": 3}
+# A number that no other allocation of this process has.
+Generation = NewType("Generation", int)
+# What an allocation is called. The same text is one tag, whoever uses it.
+AllocTag = NewType("AllocTag", str)
+# Compiled code has no frame to learn this from.
+Generation.__module__ = AllocTag.__module__ = __name__
+
+
+class BlockState(StrEnum):
+    """Where a block is in its life; plain text is as good.
+
+    >>> import tensormem as tm
+    >>> block = tm.mr.HostMemoryResource().allocate(64)
+    >>> block.state is tm.mr.BlockState.LIVE, block.state == "live"
+    (True, True)
+    """
+
+    LIVE = "live"  # handed out
+    RETIRED = "retired"  # given back; streams that use it have not passed
+    QUARANTINED = "quarantined"  # given back; kept from reuse so that late writes are seen
+    FREED = "freed"  # gone
+
+    def __repr__(self):
+        return repr(self.value)
+
+
+class Access(StrEnum):
+    """How work uses a block; plain text is as good.
+
+    >>> import tensormem as tm
+    >>> mr = tm.mr.HostMemoryResource()
+    >>> block = mr.allocate(64)
+    >>> mr.prepare_block_use(block, None, tm.mr.Access.READ)
+    >>> mr.finish_block_use(block, None, "read")
+    """
+
+    READ = "read"
+    WRITE = "write"
+    READ_WRITE = "read_write"
+
+    def __repr__(self):
+        return repr(self.value)
+
+
+_STATES = tuple(BlockState)  # in the order of the native ones
+_ACCESSES = {access: number for number, access in enumerate(Access, 1)}  # by the native numbers
 
 
 class BlockId(NamedTuple):
@@ -82,7 +126,7 @@ cdef class DeviceBlock:
         raise TypeError("blocks come from a resource's allocate()")
 
     def __dealloc__(self):
-        cdef BlockState end
+        cdef NativeState end
         if not self._owned:
             return
         if self._mr._in_python and not self._offered:
@@ -133,7 +177,7 @@ cdef class DeviceBlock:
 
     @property
     def state(self):
-        """"live", "retired" (given back, its stream has not passed yet), "quarantined" or "freed"."""
+        """A `BlockState`: "live", "retired" (given back, its stream has not passed), "quarantined" or "freed"."""
         return _STATES[<uint8_t>self._resource().target.state_of(self.raw)]
 
     @property
@@ -163,6 +207,11 @@ cdef class DeviceBlock:
 
     def __releasebuffer__(self, Py_buffer* buffer):
         self._exports.remove()
+
+    def __bytes__(self):
+        # Without this, bytes() would take the address for a length.
+        with memoryview(self) as view:
+            return view.tobytes()
 
     def _check_touchable(self):
         if not self._resource().is_host_accessible:
@@ -276,7 +325,7 @@ cdef class DeviceMemoryResource:
         one that an array or another view is over; nothing changes then.
         """
         cdef StreamId queue
-        cdef BlockState end
+        cdef NativeState end
         if block._mr is not self:
             self._refuse(block)
         queue = _own_stream(block) if stream is None else stream_id(stream, self.driver.native)
@@ -325,13 +374,13 @@ cdef class DeviceMemoryResource:
     def prepare_block_use(self, DeviceBlock block not None, stream, access):
         """Let `stream` wait for what a read or write of the block must come after."""
         cdef StreamId queue = self._use(block, stream)
-        cdef Access kind = <Access><int>_access(access)
+        cdef NativeAccess kind = <NativeAccess><int>_access(access)
         check(self.target.prepare_block_use(block.raw, queue, kind))
 
     def finish_block_use(self, DeviceBlock block not None, stream, access):
         """Record that the work queued on `stream` so far read or wrote the block."""
         cdef StreamId queue = self._use(block, stream)
-        cdef Access kind = <Access><int>_access(access)
+        cdef NativeAccess kind = <NativeAccess><int>_access(access)
         check(self.target.finish_block_use(block.raw, queue, kind))
 
     def record_block_use(self, DeviceBlock block not None, stream):
