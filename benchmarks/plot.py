@@ -24,13 +24,14 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 def plot(question: Question, rows: Sequence[Row], file: Path) -> None:
     peers = sorted(dict.fromkeys(row.peer for row in rows), key=lambda peer: peer != question.ours)
-    width = 6.4 * len(question.metrics) + 1.2
+    varies = rows[0].case is not None
+    width = 6.4 * len(question.metrics) + (2.4 if varies else 1.2)
     figure, panels = plt.subplots(1, len(question.metrics), figsize=(width, 4.4), squeeze=False, layout="constrained")
     for panel, metric in zip(panels[0], question.metrics, strict=True):
-        if rows[0].case is None:
-            _bars(panel, question, metric, peers, rows)
-        else:
-            _lines(panel, question, metric, peers, rows)
+        (_lines if varies else _bars)(panel, question, metric, peers, rows)
+    if varies:
+        # Beside the panels: wherever in them it stood, a line would run through it one day.
+        figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside center right", frameon=False)
     figure.suptitle(question.title, fontsize=13)
     figure.savefig(file, dpi=110)
     plt.close(figure)
@@ -51,7 +52,6 @@ def _lines(panel: Axes, question: Question, metric: Metric, peers: list[str], ro
         _plain_numbers(panel.yaxis, *panel.get_ylim())
     panel.set_ylabel(metric.label)
     panel.grid(True, which="major", alpha=0.3)
-    panel.legend(frameon=False)
 
 
 def _bars(panel: Axes, question: Question, metric: Metric, peers: list[str], rows: Sequence[Row]) -> None:

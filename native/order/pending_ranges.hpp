@@ -70,6 +70,11 @@ class PendingRanges {
     }
   }
 
+  template <typename Visit>
+  void for_each(Visit visit) const {
+    for (const auto& [size, range] : by_size_) visit(range);
+  }
+
   bool empty() const { return by_size_.empty(); }
   std::uint64_t bytes() const { return bytes_; }
 

@@ -17,6 +17,11 @@ class RetiredList {
   bool empty() const { return entries_.empty(); }
   std::size_t size() const { return entries_.size(); }
 
+  template <typename Visit>
+  void for_each(Visit visit) const {
+    for (const Entry& entry : entries_) visit(entry.item);
+  }
+
   // Everything that the items wait for.
   void append_awaited(Uses* until) const {
     for (const Entry& entry : entries_) until->insert(until->end(), entry.until.begin(), entry.until.end());

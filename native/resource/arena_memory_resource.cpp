@@ -4,6 +4,9 @@
 #include <atomic>
 #include <thread>
 
+#include "base/blocking.hpp"
+#include "base/patience.hpp"
+
 namespace tensormem {
 
 namespace {
@@ -24,12 +27,13 @@ std::uint32_t ArenaMemoryResource::default_arena_count() {
 }
 
 Status ArenaMemoryResource::create(ResourcePtr upstream, std::uint32_t arenas,
-                                   std::shared_ptr<ArenaMemoryResource>* out) {
+                                   std::shared_ptr<ArenaMemoryResource>* out, std::uint64_t pending_timeout_ns) {
   if (arenas == 0 || arenas > kMostArenas) return Status::fail(Code::invalid_argument, "there are 1 to 64 arenas");
-  std::shared_ptr<ArenaMemoryResource> made(new ArenaMemoryResource(upstream->driver(), upstream->device()));
+  std::shared_ptr<ArenaMemoryResource> made(
+      new ArenaMemoryResource(upstream->driver(), upstream->device(), pending_timeout_ns));
   for (std::uint32_t i = 0; i < arenas; ++i) {
     std::shared_ptr<PoolMemoryResource> pool;
-    TM_TRY(PoolMemoryResource::create(upstream, {}, &pool));
+    TM_TRY(PoolMemoryResource::create(upstream, {.pending_timeout_ns = 0}, &pool));
     made->ids_.push_back(pool->id());
     made->arenas_.push_back(std::move(pool));
   }
@@ -48,7 +52,21 @@ Status ArenaMemoryResource::allocate(const AllocRequest& request, Block* block) 
     Status other = arenas_[(own + step) % arenas_.size()]->allocate(request, block);
     if (other.ok()) return other;
   }
+  if (wait_for_room(request, block)) return {};
   return tried;
+}
+
+// As a pool alone does it, over all of them: the room may come free in any.
+bool ArenaMemoryResource::wait_for_room(const AllocRequest& request, Block* block) {
+  if (!driver().stream_is_inline(request.stream)) return false;
+  const BlockingRegion region;
+  Patience patience(pending_timeout_ns_);
+  const auto waits = [&](const auto& arena) { return arena->may_come_free(request); };
+  const auto takes = [&](const auto& arena) { return arena->take_passed(request, block); };
+  while (std::ranges::any_of(arenas_, waits) && patience.wait()) {
+    if (std::ranges::any_of(arenas_, takes)) return true;
+  }
+  return std::ranges::any_of(arenas_, takes);
 }
 
 Status ArenaMemoryResource::deallocate(const Block& block, StreamId stream, BlockState* end) {

@@ -1,5 +1,6 @@
 // Owns: one pool per handful of threads, so that threads do not wait for one another. A thread allocates from its own
-// pool, helps itself from the others when that cannot grow, and a block goes back to the pool that made it. Totals are
+// pool, helps itself from the others when that cannot grow, waits for streams only when none of them has room, and a
+// block goes back to the pool that made it. Totals are
 // sums over the pools; the peak is the sum of their peaks, which is never less than the true one. Must not know: how a
 // pool works.
 #pragma once
@@ -15,7 +16,8 @@ class ArenaMemoryResource final : public Resource {
  public:
   // As many arenas as make threads on this machine meet rarely.
   static std::uint32_t default_arena_count();
-  static Status create(ResourcePtr upstream, std::uint32_t arenas, std::shared_ptr<ArenaMemoryResource>* out);
+  static Status create(ResourcePtr upstream, std::uint32_t arenas, std::shared_ptr<ArenaMemoryResource>* out,
+                       std::uint64_t pending_timeout_ns = PoolOptions{}.pending_timeout_ns);
 
   Status allocate(const AllocRequest& request, Block* block) override;
   Status deallocate(const Block& block, StreamId stream, BlockState* end) override;
@@ -33,12 +35,15 @@ class ArenaMemoryResource final : public Resource {
   std::uint32_t arena_count() const { return static_cast<std::uint32_t>(arenas_.size()); }
 
  private:
-  ArenaMemoryResource(Driver& driver, std::int32_t device) : Resource(driver, device) {}
+  ArenaMemoryResource(Driver& driver, std::int32_t device, std::uint64_t pending_timeout_ns)
+      : Resource(driver, device), pending_timeout_ns_(pending_timeout_ns) {}
   std::size_t own_arena() const;
+  bool wait_for_room(const AllocRequest& request, Block* block);
   // The pool that made the block, or null.
   PoolMemoryResource* maker_of(const Block& block) const;
   Status foreign(const Block& block) const;
 
+  const std::uint64_t pending_timeout_ns_;
   std::vector<std::shared_ptr<PoolMemoryResource>> arenas_;
   std::vector<std::uint32_t> ids_;  // of the pools, in their order: found without touching the pools
 };

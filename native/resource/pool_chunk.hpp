@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "alloc/block.hpp"
 #include "alloc/offset_allocator.hpp"
@@ -20,5 +22,7 @@ struct PoolChunk {
   std::uint64_t address_of(std::uint32_t node) const { return memory.address + space.offset(node); }
   bool is_empty() const { return space.used() == 0; }
 };
+
+using PoolChunks = std::vector<std::unique_ptr<PoolChunk>>;
 
 }  // namespace tensormem

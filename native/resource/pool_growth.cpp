@@ -14,8 +14,28 @@ namespace {
 constexpr std::uint64_t kSmallestChunk = 1ULL << 20;
 constexpr std::uint64_t kChunkAlignment = 4096;
 constexpr std::size_t kMaxChunks = 1U << 16;
+constexpr std::uint64_t kGrowthTimeoutNs = 10'000'000'000;
+constexpr const char* kStillPending =
+    "streams whose memory is pending did not pass in time; synchronize them first, if they do not wait for this thread";
 
 }  // namespace
+
+// A chunk that this thread is adding to a pool; the upstream that it asks may come back to the pool.
+struct PoolMemoryResource::Growth {
+  explicit Growth(PoolMemoryResource& of) : pool(of), outer(std::exchange(innermost, this)) { ++pool.growths_; }
+  ~Growth() {
+    innermost = outer;
+    --pool.growths_;
+  }
+  Growth(const Growth&) = delete;
+  Growth& operator=(const Growth&) = delete;
+
+  static thread_local const Growth* innermost;
+  PoolMemoryResource& pool;
+  const Growth* const outer;
+};
+
+thread_local const PoolMemoryResource::Growth* PoolMemoryResource::Growth::innermost = nullptr;
 
 Status PoolMemoryResource::create(ResourcePtr upstream, const PoolOptions& options,
                                   std::shared_ptr<PoolMemoryResource>* out) {
@@ -23,7 +43,7 @@ Status PoolMemoryResource::create(ResourcePtr upstream, const PoolOptions& optio
     return Status::fail(Code::invalid_size, "the pool starts larger than it may become", options.initial_bytes);
   std::shared_ptr<PoolMemoryResource> pool(new PoolMemoryResource(std::move(upstream), options));
   if (options.initial_bytes != 0)
-    TM_TRY(pool->add_chunk(align_up(options.initial_bytes, kPoolGranule), kChunkAlignment));
+    TM_TRY(pool->add_chunk(align_up(options.initial_bytes, kPoolGranule), kChunkAlignment, nullptr, nullptr));
   *out = std::move(pool);
   return {};
 }
@@ -36,39 +56,76 @@ PoolMemoryResource::~PoolMemoryResource() {
 }
 
 Status PoolMemoryResource::allocate_slowly(const AllocRequest& request, Block* block) {
-  {
+  Patience patience(kGrowthTimeoutNs);
+  for (;;) {
+    if (take_passed(request, block)) return {};
+    Status grown = grow(request, block);
+    const bool short_of_memory = grown.code() == Code::out_of_memory || grown.code() == Code::out_of_budget ||
+                                 grown.code() == Code::out_of_physical_memory;
+    if (!short_of_memory) return grown;
+    // What another thread is just adding may have room for this one too.
+    if (!wait_for_growth(&patience)) return allocate_without_growing(request, std::move(grown), block);
+  }
+}
+
+bool PoolMemoryResource::wait_for_growth(Patience* patience) {
+  // This thread serves a growth of this very pool: it would wait for itself.
+  for (const Growth* each = Growth::innermost; each != nullptr; each = each->outer) {
+    if (&each->pool == this) return false;
+  }
+  if (growths_.load() == 0) return false;
+  const BlockingRegion region;
+  return patience->wait();
+}
+
+Status PoolMemoryResource::allocate_without_growing(const AllocRequest& request, Status grown, Block* block) {
+  if (runs_inline(request.stream)) {
+    if (wait_for_room(request, block)) return {};
+  } else {
     const std::lock_guard lock(lock_);
-    // What cannot be reaped is told by reap_pending() itself; here only the room counts.
-    (void)reap_locked().ok();
-    if (take_free(request, block)) return {};
+    Status ordered;
+    if (steal(request, block, &ordered)) return {};
+    TM_TRY(std::move(ordered));
   }
-  Status grown = grow(request);
-  const bool short_of_memory = grown.code() == Code::out_of_memory || grown.code() == Code::out_of_budget ||
-                               grown.code() == Code::out_of_physical_memory;
-  if (!grown.ok() && !short_of_memory) return grown;
-  if (!grown.ok()) {
-    if (runs_inline(request.stream)) {
-      const BlockingRegion region;
-      TM_TRY(wait_for_pending());
-    } else {
-      const std::lock_guard lock(lock_);
-      Status ordered;
-      if (steal(request, block, &ordered)) return {};
-      TM_TRY(std::move(ordered));
-    }
-  }
-  const std::lock_guard lock(lock_);
-  (void)reap_locked().ok();
-  if (take_free(request, block)) return {};
-  if (grown.ok()) return out_of_memory(request.nbytes);
+  if (take_passed(request, block)) return {};
   if (grown.code() == Code::out_of_memory) {
     // Why it could not grow is the upstream's to say; what it has is the pool's.
-    const PoolUsage usage = usage_locked();
+    const PoolUsage now = usage();
+    if (grown.failure().cause == nullptr && may_come_free(request))
+      return Status::fail(Code::out_of_memory, kStillPending, request.nbytes, now.total_free, now.largest_free);
     grown.set_fact(0, request.nbytes);
-    grown.set_fact(1, usage.total_free);
-    grown.set_fact(2, usage.largest_free);
+    grown.set_fact(1, now.total_free);
+    grown.set_fact(2, now.largest_free);
   }
   return grown;
+}
+
+bool PoolMemoryResource::take_passed(const AllocRequest& request, Block* block) {
+  const std::lock_guard lock(lock_);
+  // What cannot be reaped is told by reap_pending() itself; here only the room counts.
+  (void)reap_locked().ok();
+  return take_free(request, block);
+}
+
+bool PoolMemoryResource::wait_for_room(const AllocRequest& request, Block* block) {
+  const BlockingRegion region;
+  Patience patience(options_.pending_timeout_ns);
+  while (may_come_free(request) && patience.wait()) {
+    if (take_passed(request, block)) return true;
+  }
+  return false;
+}
+
+bool PoolMemoryResource::may_come_free(const AllocRequest& request) const {
+  const std::lock_guard lock(lock_);
+  std::vector<std::uint64_t> waiting(chunks_.size());
+  const auto add = [&](RangeName name) { waiting[name.chunk] += chunks_[name.chunk]->space.size(name.node); };
+  for (const auto& [stream, ranges] : pending_) ranges.for_each([&](const PendingRange& range) { add(range.name); });
+  retired_.for_each([&](const Waiting& retired) { add(retired.name); });
+  for (std::size_t index = 0; index < chunks_.size(); ++index) {
+    if (waiting[index] != 0 && chunks_[index]->space.total_free() + waiting[index] >= range_bytes(request)) return true;
+  }
+  return false;
 }
 
 // Takes a pending range of another stream, behind an event of that stream.
@@ -187,7 +244,7 @@ std::uint64_t PoolMemoryResource::step() const {
   return align_up(std::max(kSmallestChunk, reserved_ / 2), kSmallestChunk);
 }
 
-Status PoolMemoryResource::grow(const AllocRequest& request) {
+Status PoolMemoryResource::grow(const AllocRequest& request, Block* block) {
   const std::uint64_t alignment = std::max(request.alignment, kChunkAlignment);
   const std::uint64_t need = align_up(range_bytes(request), kPoolGranule);
   std::uint64_t wanted = 0;
@@ -197,13 +254,15 @@ Status PoolMemoryResource::grow(const AllocRequest& request) {
       return out_of_memory(request.nbytes);
     wanted = std::max(need, std::min(step(), align_down(options_.maximum_bytes - reserved_, kPoolGranule)));
   }
-  Status added = add_chunk(wanted, alignment);
+  Status added = add_chunk(wanted, alignment, &request, block);
   // No room for a generous chunk: what was asked for may still fit.
-  if (!added.ok() && wanted != need) added = add_chunk(need, alignment);
+  if (!added.ok() && wanted != need) added = add_chunk(need, alignment, &request, block);
   return added;
 }
 
-Status PoolMemoryResource::add_chunk(std::uint64_t nbytes, std::uint64_t alignment) {
+Status PoolMemoryResource::add_chunk(std::uint64_t nbytes, std::uint64_t alignment, const AllocRequest* first,
+                                     Block* block) {
+  const Growth growth(*this);
   {
     const std::lock_guard lock(lock_);
     if (nbytes > options_.maximum_bytes || reserved_ > options_.maximum_bytes - nbytes) return out_of_memory(nbytes);
@@ -213,7 +272,7 @@ Status PoolMemoryResource::add_chunk(std::uint64_t nbytes, std::uint64_t alignme
   Status added = upstream_->allocate({.nbytes = nbytes, .alignment = alignment}, &chunk->memory);
   const bool taken = added.ok();
   if (added.ok()) added = chunk->space.open(nbytes, kPoolGranule);
-  if (added.ok()) added = keep(&chunk);
+  if (added.ok()) added = keep(&chunk, first, block);
   if (added.ok()) return added;
   if (taken) {
     BlockState end{};
@@ -224,53 +283,62 @@ Status PoolMemoryResource::add_chunk(std::uint64_t nbytes, std::uint64_t alignme
   return added;
 }
 
-Status PoolMemoryResource::keep(std::unique_ptr<PoolChunk>* chunk) {
+// Whoever made the pool grow gets what it asked for before another thread can help itself.
+Status PoolMemoryResource::keep(std::unique_ptr<PoolChunk>* chunk, const AllocRequest* first, Block* block) {
   const std::lock_guard lock(lock_);
-  const auto place = std::ranges::find_if(chunks_, [](const auto& each) { return each == nullptr; });
-  if (place != chunks_.end()) {
-    *place = std::move(*chunk);
-    return {};
+  auto place = std::ranges::find_if(chunks_, [](const auto& each) { return each == nullptr; });
+  if (place == chunks_.end()) {
+    if (chunks_.size() == kMaxChunks)
+      return Status::fail(Code::out_of_memory, "the pool has as many chunks as it can name", (*chunk)->memory.nbytes);
+    place = chunks_.insert(place, nullptr);
   }
-  if (chunks_.size() == kMaxChunks)
-    return Status::fail(Code::out_of_memory, "the pool has as many chunks as it can name", (*chunk)->memory.nbytes);
-  chunks_.push_back(std::move(*chunk));
-  return {};
+  *place = std::move(*chunk);
+  const auto index = static_cast<std::uint32_t>(place - chunks_.begin());
+  if (first == nullptr || take_from(index, *first, block)) return {};
+  *chunk = std::move(*place);
+  return out_of_memory(first->nbytes);
 }
 
 Status PoolMemoryResource::trim(std::uint64_t keep_bytes, std::uint64_t* released) {
-  std::vector<Block> empty;
+  PoolChunks empty;
   Status reaped;
   {
     const std::lock_guard lock(lock_);
     reaped = reap_locked();
     empty = take_empty_chunks(keep_bytes);
   }
-  *released = 0;
-  for (const Block& chunk : empty) *released += chunk.nbytes;
-  TM_TRY(give_back(empty));
+  TM_TRY(give_back(std::move(empty), released));
   return reaped;
 }
 
 // The youngest first: the oldest are the largest share of a steady load.
-std::vector<Block> PoolMemoryResource::take_empty_chunks(std::uint64_t keep_bytes) {
-  std::vector<Block> taken;
+PoolChunks PoolMemoryResource::take_empty_chunks(std::uint64_t keep_bytes) {
+  PoolChunks taken;
   for (auto place = chunks_.rbegin(); place != chunks_.rend(); ++place) {
     if (reserved_ <= keep_bytes) break;
     if (*place == nullptr || !(*place)->is_empty()) continue;
-    taken.push_back((*place)->memory);
     reserved_ -= (*place)->memory.nbytes;
-    place->reset();
+    taken.push_back(std::move(*place));
   }
   return taken;
 }
 
-// A chunk that the upstream does not take back is no longer ours to hand out; the upstream still counts it.
-Status PoolMemoryResource::give_back(const std::vector<Block>& chunks) {
+// A chunk that the upstream does not take back stays ours, to be used and offered again.
+Status PoolMemoryResource::give_back(PoolChunks chunks, std::uint64_t* released) {
   Status first_failure;
-  for (const Block& chunk : chunks) {
+  *released = 0;
+  for (std::unique_ptr<PoolChunk>& chunk : chunks) {
+    const std::uint64_t nbytes = chunk->memory.nbytes;
     BlockState end{};
-    Status given = upstream_->deallocate(chunk, kDefaultStream, &end);
-    if (!given.ok() && first_failure.ok()) first_failure = std::move(given);
+    Status given = upstream_->deallocate(chunk->memory, kDefaultStream, &end);
+    if (given.ok()) {
+      *released += nbytes;
+      continue;
+    }
+    if (first_failure.ok()) first_failure = std::move(given);
+    if (upstream_->state_of(chunk->memory) != BlockState::live || !keep(&chunk, nullptr, nullptr).ok()) continue;
+    const std::lock_guard lock(lock_);
+    reserved_ += nbytes;
   }
   return first_failure;
 }

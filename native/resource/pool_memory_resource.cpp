@@ -135,17 +135,20 @@ inline bool PoolMemoryResource::take_parked(const AllocRequest& request, Block* 
 }
 
 bool PoolMemoryResource::take_free(const AllocRequest& request, Block* block) {
-  const std::uint64_t need = range_bytes(request);
   for (std::uint32_t index = 0; index < chunks_.size(); ++index) {
-    PoolChunk* chunk = chunks_[index].get();
-    if (chunk == nullptr || chunk->space.total_free() < need) continue;
-    if (!is_aligned(chunk->memory.address, request.alignment)) continue;
-    Allocation range;
-    if (!chunk->space.allocate(need, request.alignment, &range).ok()) continue;
-    hand_out(request, {index, range.node}, block);
-    return true;
+    if (chunks_[index] != nullptr && take_from(index, request, block)) return true;
   }
   return false;
+}
+
+bool PoolMemoryResource::take_from(std::uint32_t index, const AllocRequest& request, Block* block) {
+  PoolChunk& chunk = *chunks_[index];
+  const std::uint64_t need = range_bytes(request);
+  if (chunk.space.total_free() < need || !is_aligned(chunk.memory.address, request.alignment)) return false;
+  Allocation range;
+  if (!chunk.space.allocate(need, request.alignment, &range).ok()) return false;
+  hand_out(request, {index, range.node}, block);
+  return true;
 }
 
 bool PoolMemoryResource::take_pending(PendingRanges& ranges, const AllocRequest& request, Block* block) {

@@ -3,17 +3,20 @@
 //   pending: that stream may have it again at once, everyone else when the stream is proven to have passed, or behind
 //   an event. Neighbours coalesce at once among the free and among the pending of one stream. Looking for room: the
 //   stream's own pending ranges, free ranges, ranges whose streams have passed, a new chunk, and last other streams'
-//   pending ranges, behind their events.
+//   pending ranges, behind their events. A stream that runs inline cannot be put behind an event: there the caller
+//   waits for whichever range passes first. Its stream may wait for the caller in turn, so this wait has an end.
 // Empty chunks go back to the upstream by `trim`, and by themselves above the release threshold.
 // Must not know: where the upstream's memory comes from.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <unordered_map>
 #include <vector>
 
 #include "alloc/generation.hpp"
 #include "base/fork_guard.hpp"
+#include "base/patience.hpp"
 #include "base/spinlock.hpp"
 #include "order/pending_ranges.hpp"
 #include "order/retired_list.hpp"
@@ -29,6 +32,7 @@ struct PoolOptions {
   std::uint64_t release_threshold = kNoOverflowLimit;  // reserved bytes above which empty chunks go back at once
   std::uint64_t block_bytes = 0;                       // when set, every block takes this much, and none more
   std::uint64_t chunk_bytes = 0;                       // when set, it grows by this much at a time
+  std::uint64_t pending_timeout_ns = 10'000'000'000;   // how long an inline caller waits for other streams
 };
 
 struct PoolUsage {
@@ -61,6 +65,10 @@ class PoolMemoryResource final : public Resource {
   Status finish_block_use(const Block& block, StreamId stream, Access access) override;
 
   PoolUsage usage();
+  // A block of what is free or proven passed by now: without growing, and without waiting.
+  bool take_passed(const AllocRequest& request, Block* block);
+  // Whether it may fit once every stream has passed.
+  bool may_come_free(const AllocRequest& request) const;
   // Gives empty chunks back until at most `keep_bytes` are reserved; says how many bytes went.
   Status trim(std::uint64_t keep_bytes, std::uint64_t* released);
   bool is_valid() const;
@@ -71,6 +79,7 @@ class PoolMemoryResource final : public Resource {
     std::uint64_t nbytes = 0;
   };
   using Pendings = std::unordered_map<StreamId, PendingRanges>;
+  struct Growth;
 
   PoolMemoryResource(ResourcePtr upstream, const PoolOptions& options);
 
@@ -87,6 +96,7 @@ class PoolMemoryResource final : public Resource {
   }
   bool take_parked(const AllocRequest& request, Block* block);
   bool take_free(const AllocRequest& request, Block* block);
+  bool take_from(std::uint32_t index, const AllocRequest& request, Block* block);
   bool take_pending(PendingRanges& ranges, const AllocRequest& request, Block* block);
   void hand_out(const AllocRequest& request, RangeName name, Block* block);
   bool is_ours(const Block& block) const;
@@ -102,7 +112,7 @@ class PoolMemoryResource final : public Resource {
   void promote_passed();
   Status reap_locked();
   bool steal(const AllocRequest& request, Block* block, Status* failure);
-  std::vector<Block> take_empty_chunks(std::uint64_t keep_bytes);
+  PoolChunks take_empty_chunks(std::uint64_t keep_bytes);
   std::uint64_t step() const;
   Status out_of_memory(std::uint64_t requested);
   PoolUsage usage_locked();
@@ -110,11 +120,16 @@ class PoolMemoryResource final : public Resource {
   // Without it.
   Status refuse_large(std::uint64_t nbytes);
   Status allocate_slowly(const AllocRequest& request, Block* block);
-  Status grow(const AllocRequest& request);
-  Status add_chunk(std::uint64_t nbytes, std::uint64_t alignment);
-  Status keep(std::unique_ptr<PoolChunk>* chunk);
+  Status allocate_without_growing(const AllocRequest& request, Status grown, Block* block);
+  bool wait_for_room(const AllocRequest& request, Block* block);
+  // Lets time pass while other threads make the pool grow; false when none does, or it takes too long.
+  bool wait_for_growth(Patience* patience);
+  Status grow(const AllocRequest& request, Block* block);
+  // With `first`, the block that the chunk was added for.
+  Status add_chunk(std::uint64_t nbytes, std::uint64_t alignment, const AllocRequest* first, Block* block);
+  Status keep(std::unique_ptr<PoolChunk>* chunk, const AllocRequest* first, Block* block);
   Status wait_for_pending();
-  Status give_back(const std::vector<Block>& chunks);
+  Status give_back(PoolChunks chunks, std::uint64_t* released);
 
   const ResourcePtr upstream_;
   const PoolOptions options_;
@@ -122,10 +137,11 @@ class PoolMemoryResource final : public Resource {
   const bool default_is_inline_;
   const bool parks_;  // not when empty chunks must go back at once: a parked range would keep its chunk
   StreamOrder order_;
+  std::atomic<std::uint32_t> growths_{0};  // chunks that are being added
 
   mutable Spinlock lock_;  // guards everything below; never held over the upstream or a wait
   ForkGuard fork_guard_{lock_};
-  std::vector<std::unique_ptr<PoolChunk>> chunks_;  // null where one was given back
+  PoolChunks chunks_;  // null where one was given back
   GenerationSource generations_;
   Stats stats_;
   std::uint64_t reserved_ = 0;

@@ -278,3 +278,32 @@ TM_TEST("eight threads share a pool and an arena, with streams and uses, and eve
   }
   TM_CHECK(pool->is_valid());
 }
+
+TM_TEST("an inline caller does not wait for ever, and waits for the first room rather than for all of it") {
+  auto pool = make_pool({.initial_bytes = kMiB, .maximum_bytes = kMiB, .pending_timeout_ns = 1'000'000});
+  GatedStream stuck;
+  GatedStream busy;
+  const Block lost = allocate(*pool, kMiB / 2, stuck.id());
+  const Block found = allocate(*pool, kMiB / 2, busy.id());
+  TM_CHECK(deallocate(*pool, lost, stuck.id()).ok() && deallocate(*pool, found, busy.id()).ok());
+  TM_CHECK(try_allocate(*pool, kMiB / 2) == Code::out_of_memory);
+  busy.pass();
+  const Block heir = allocate(*pool, kMiB / 2);
+  TM_CHECK(heir.address == found.address);
+  TM_CHECK(deallocate(*pool, heir).ok());
+  TM_CHECK(pool->is_valid());
+}
+
+TM_TEST("threads that make a pool grow at once all get what they asked for, when it is just enough") {
+  for (int round = 0; round < 50; ++round) {
+    auto pool = make_pool({.initial_bytes = kMiB, .maximum_bytes = 8 * kMiB});
+    std::atomic<int> refused{0};
+    {
+      std::vector<std::jthread> threads;
+      for (int i = 0; i < 8; ++i) {
+        threads.emplace_back([&] { refused += try_allocate(*pool, kMiB) == Code::ok ? 0 : 1; });
+      }
+    }
+    TM_CHECK(refused == 0 && pool->usage().total_free == 0 && pool->is_valid());
+  }
+}

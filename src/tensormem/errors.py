@@ -20,6 +20,7 @@ In brackets: the builtin that each one also is, so that `except MemoryError` wor
     |   |-- OutOfBudget (MemoryError)
     |   |-- UseAfterFree (RuntimeError)
     |   |-- ForeignBlock (ValueError)
+    |   |-- StillExported (BufferError)
     |   |-- OutOfBounds (RuntimeError)
     |   |-- StreamMisuse (RuntimeError)
     |   |-- CallbackFailed (RuntimeError)
@@ -323,6 +324,22 @@ class ForeignBlock(ResourceError, ValueError):
     def __init__(self, generation: int, address: int, *, what: str = "") -> None:
         self._keep(what, generation, address)
         self.generation, self.address = generation, address
+
+
+class StillExported(ResourceError, BufferError):
+    """`exports` arrays or other views are over the block of `generation` at `address`; it cannot go back before them.
+
+    >>> StillExported(7, address=0x1000, exports=2).exports
+    2
+    """
+
+    __match_args__ = ("generation", "address", "exports")
+    _says = "block {generation} at {address:#x} has {exports} views; nothing was changed"
+    _hint = "Drop the arrays over it first, or drop the block: it goes back after them"
+
+    def __init__(self, generation: int, address: int, exports: int, *, what: str = "") -> None:
+        self._keep(what, generation, address, exports)
+        self.generation, self.address, self.exports = generation, address, exports
 
 
 class OutOfBounds(ResourceError, RuntimeError):

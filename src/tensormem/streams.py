@@ -1,13 +1,14 @@
 """Owns: streams and events as users see them.
 
 A stream is an ordered queue of work on a driver; an event is a point in one. The default stream of the host runs
-inline. Must not know: resources and tensors.
+inline. Wherever a stream is asked for, a `StreamLike` will do: ours, or anything with `__cuda_stream__`.
+Must not know: resources and tensors.
 """
 
 from tensormem import drivers
-from tensormem._core import Driver, Event, Stream
+from tensormem._core import Driver, Event, Stream, StreamLike, SupportsCudaStream
 
-__all__ = ["Event", "Stream", "default_stream"]
+__all__ = ["Event", "Stream", "StreamLike", "SupportsCudaStream", "default_stream"]
 
 
 def default_stream(driver: Driver | None = None, device: int = 0) -> Stream:

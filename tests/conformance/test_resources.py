@@ -40,8 +40,8 @@ class TestCallbackMemoryResource(ResourceConformance):
 
 
 class TestPoolMemoryResource(ResourceConformance):
-    def make(self) -> mr.DeviceMemoryResource:
-        return mr.PoolMemoryResource(mr.HostMemoryResource())
+    def make_over(self, upstream: mr.DeviceMemoryResource) -> mr.DeviceMemoryResource:
+        return mr.PoolMemoryResource(upstream)
 
 
 class TestPoolMemoryResourceOfFixedSize(ResourceConformance):
@@ -50,93 +50,91 @@ class TestPoolMemoryResourceOfFixedSize(ResourceConformance):
 
 
 class TestPoolMemoryResourceThatKeepsNothing(ResourceConformance):
-    def make(self) -> mr.DeviceMemoryResource:
-        return mr.PoolMemoryResource(mr.HostMemoryResource(), release_threshold=0)
+    def make_over(self, upstream: mr.DeviceMemoryResource) -> mr.DeviceMemoryResource:
+        return mr.PoolMemoryResource(upstream, release_threshold=0)
 
 
 class TestPoolOfPool(ResourceConformance):
-    def make(self) -> mr.DeviceMemoryResource:
-        return mr.PoolMemoryResource(mr.PoolMemoryResource(mr.HostMemoryResource()))
+    def make_over(self, upstream: mr.DeviceMemoryResource) -> mr.DeviceMemoryResource:
+        return mr.PoolMemoryResource(mr.PoolMemoryResource(upstream))
 
 
 class TestFixedSizeMemoryResource(ResourceConformance):
-    def make(self) -> mr.DeviceMemoryResource:
-        return mr.FixedSizeMemoryResource(mr.HostMemoryResource(), "1MiB", 8)
+    def make_over(self, upstream: mr.DeviceMemoryResource) -> mr.DeviceMemoryResource:
+        return mr.FixedSizeMemoryResource(upstream, "1MiB", 8)
 
 
 class TestBinningMemoryResource(ResourceConformance):
-    def make(self) -> mr.DeviceMemoryResource:
-        return mr.BinningMemoryResource(mr.PoolMemoryResource(mr.HostMemoryResource()), 8, 18)
+    def make_over(self, upstream: mr.DeviceMemoryResource) -> mr.DeviceMemoryResource:
+        return mr.BinningMemoryResource(mr.PoolMemoryResource(upstream), 8, 18)
 
 
 class TestArenaMemoryResource(ResourceConformance):
-    def make(self) -> mr.DeviceMemoryResource:
-        return mr.ArenaMemoryResource(mr.HostMemoryResource(), "256MiB")
+    def make_over(self, upstream: mr.DeviceMemoryResource) -> mr.DeviceMemoryResource:
+        return mr.ArenaMemoryResource(upstream, "256MiB")
 
 
 class TestLimitingResourceAdaptor(ResourceConformance):
-    def make(self) -> mr.DeviceMemoryResource:
-        return mr.LimitingResourceAdaptor(mr.PoolMemoryResource(mr.HostMemoryResource()), "256MiB")
+    def make_over(self, upstream: mr.DeviceMemoryResource) -> mr.DeviceMemoryResource:
+        return mr.LimitingResourceAdaptor(mr.PoolMemoryResource(upstream), "256MiB")
 
 
 class TestLimitingResourceAdaptorOverALeaf(ResourceConformance):
-    def make(self) -> mr.DeviceMemoryResource:
-        return mr.LimitingResourceAdaptor(mr.HostMemoryResource(), "256MiB")
+    def make_over(self, upstream: mr.DeviceMemoryResource) -> mr.DeviceMemoryResource:
+        return mr.LimitingResourceAdaptor(upstream, "256MiB")
 
 
 class TestStatisticsResourceAdaptor(ResourceConformance):
-    def make(self) -> mr.DeviceMemoryResource:
-        return mr.StatisticsResourceAdaptor(mr.HostMemoryResource())
+    def make_over(self, upstream: mr.DeviceMemoryResource) -> mr.DeviceMemoryResource:
+        return mr.StatisticsResourceAdaptor(upstream)
 
 
 class TestAlignedResourceAdaptor(ResourceConformance):
-    def make(self) -> mr.DeviceMemoryResource:
-        return mr.AlignedResourceAdaptor(mr.PoolMemoryResource(mr.HostMemoryResource()), 4096, "4KiB")
+    def make_over(self, upstream: mr.DeviceMemoryResource) -> mr.DeviceMemoryResource:
+        return mr.AlignedResourceAdaptor(mr.PoolMemoryResource(upstream), 4096, "4KiB")
 
 
 class TestPrefetchResourceAdaptor(ResourceConformance):
-    def make(self) -> mr.DeviceMemoryResource:
-        return mr.PrefetchResourceAdaptor(mr.HostMemoryResource())
+    def make_over(self, upstream: mr.DeviceMemoryResource) -> mr.DeviceMemoryResource:
+        return mr.PrefetchResourceAdaptor(upstream)
 
 
 class TestFaultInjectionResourceAdaptor(ResourceConformance):
-    def make(self) -> mr.DeviceMemoryResource:
-        return mr.FaultInjectionResourceAdaptor(mr.HostMemoryResource(), tag="never used")
+    def make_over(self, upstream: mr.DeviceMemoryResource) -> mr.DeviceMemoryResource:
+        return mr.FaultInjectionResourceAdaptor(upstream, tag="never used")
 
 
 class TestFailureCallbackResourceAdaptor(ResourceConformance):
-    def make(self) -> mr.DeviceMemoryResource:
-        return mr.FailureCallbackResourceAdaptor(mr.HostMemoryResource(), lambda nbytes: False)
+    def make_over(self, upstream: mr.DeviceMemoryResource) -> mr.DeviceMemoryResource:
+        return mr.FailureCallbackResourceAdaptor(upstream, lambda nbytes: False)
 
 
 class TestPressureResourceAdaptor(ResourceConformance):
-    def make(self) -> mr.DeviceMemoryResource:
-        return mr.PressureResourceAdaptor(
-            mr.HostMemoryResource(), lambda level, used: None, warn=1000, critical=2000, hysteresis=100
-        )
+    def make_over(self, upstream: mr.DeviceMemoryResource) -> mr.DeviceMemoryResource:
+        return mr.PressureResourceAdaptor(upstream, lambda level, used: None, warn=1000, critical=2000, hysteresis=100)
 
 
 class TestLoggingResourceAdaptor(ResourceConformance):
-    def make(self) -> mr.DeviceMemoryResource:
-        return mr.LoggingResourceAdaptor(mr.HostMemoryResource(), sink=mr.RingSink(64))
+    def make_over(self, upstream: mr.DeviceMemoryResource) -> mr.DeviceMemoryResource:
+        return mr.LoggingResourceAdaptor(upstream, sink=mr.RingSink(64))
 
 
 class TestLoggingResourceAdaptorWithAFailingSink(ResourceConformance):
-    def make(self) -> mr.DeviceMemoryResource:
+    def make_over(self, upstream: mr.DeviceMemoryResource) -> mr.DeviceMemoryResource:
         def refuse(record: mr.LogRecord) -> None:
             raise OSError("the disk is full")
 
-        return mr.LoggingResourceAdaptor(mr.HostMemoryResource(), sink=refuse)
+        return mr.LoggingResourceAdaptor(upstream, sink=refuse)
 
 
 class TestTrackingResourceAdaptor(ResourceConformance):
-    def make(self) -> mr.DeviceMemoryResource:
-        return mr.TrackingResourceAdaptor(mr.HostMemoryResource(), capture_stacks=True)
+    def make_over(self, upstream: mr.DeviceMemoryResource) -> mr.DeviceMemoryResource:
+        return mr.TrackingResourceAdaptor(upstream, capture_stacks=True)
 
 
 class TestDebugGuardResourceAdaptor(ResourceConformance):
-    def make(self) -> mr.DeviceMemoryResource:
-        return mr.DebugGuardResourceAdaptor(mr.PoolMemoryResource(mr.HostMemoryResource()), quarantine_bytes=0)
+    def make_over(self, upstream: mr.DeviceMemoryResource) -> mr.DeviceMemoryResource:
+        return mr.DebugGuardResourceAdaptor(mr.PoolMemoryResource(upstream), quarantine_bytes=0)
 
 
 class PassingOn(mr.DeviceMemoryResource):
@@ -144,15 +142,15 @@ class PassingOn(mr.DeviceMemoryResource):
 
 
 class TestResourceWrittenInPython(ResourceConformance):
-    def make(self) -> mr.DeviceMemoryResource:
-        return PassingOn(mr.PoolMemoryResource(mr.HostMemoryResource()))
+    def make_over(self, upstream: mr.DeviceMemoryResource) -> mr.DeviceMemoryResource:
+        return PassingOn(mr.PoolMemoryResource(upstream))
 
 
 class TestStackWithAResourceWrittenInPythonInside(ResourceConformance):
-    def make(self) -> mr.DeviceMemoryResource:
-        return mr.StatisticsResourceAdaptor(PassingOn(mr.LimitingResourceAdaptor(mr.HostMemoryResource(), "1GiB")))
+    def make_over(self, upstream: mr.DeviceMemoryResource) -> mr.DeviceMemoryResource:
+        return mr.StatisticsResourceAdaptor(PassingOn(mr.LimitingResourceAdaptor(upstream, "1GiB")))
 
 
 class TestPoolOverAResourceWrittenInPython(ResourceConformance):
-    def make(self) -> mr.DeviceMemoryResource:
-        return mr.PoolMemoryResource(PassingOn(mr.HostMemoryResource()))
+    def make_over(self, upstream: mr.DeviceMemoryResource) -> mr.DeviceMemoryResource:
+        return mr.PoolMemoryResource(PassingOn(upstream))

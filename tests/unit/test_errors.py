@@ -140,6 +140,7 @@ def test_a_plain_error_without_reason_still_says_what_it_is() -> None:
         (errors.UnknownDeviceType, BufferError),
         (errors.NoCompatibleComputeDevice, LookupError),
         (errors.NotSupported, NotImplementedError),
+        (errors.StillExported, BufferError),
         (errors.StreamMisuse, RuntimeError),
     ],
 )
@@ -158,6 +159,7 @@ def test_an_error_is_caught_as_the_builtin_it_resembles(kind: type[TensormemErro
         "UseAfterFree",
         "OutOfBounds",
         "ForeignBlock",
+        "StillExported",
         "OutOfMemory",
         "InvalidSize",
         "InvalidAlignment",

@@ -37,6 +37,21 @@ def test_a_buffer_is_the_memory_of_the_block_and_keeps_it(pa: Any, host: mr.Host
     assert host.bytes_outstanding == 0
 
 
+def test_a_block_under_a_buffer_cannot_be_given_back(pa: Any, host: mr.HostMemoryResource) -> None:
+    block = host.allocate(64)
+    data = buffer(block)
+    tail = pa.Array.from_buffers(pa.int64(), 8, [None, data]).slice(6)
+    del data
+    gc.collect()
+    with pytest.raises(errors.StillExported):
+        host.deallocate(block)
+    assert tail.to_pylist() == [0, 0] and block.state == "live"
+    del tail
+    gc.collect()
+    host.deallocate(block)
+    assert host.bytes_outstanding == 0
+
+
 def test_a_new_buffer_can_be_written_and_read_by_arrow(pa: Any, host: mr.HostMemoryResource) -> None:
     data = allocate_buffer(host, 80)
     assert data.is_mutable and data.address % 64 == 0

@@ -1,13 +1,14 @@
 """NumPy arrays over blocks."""
 
 import gc
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from tensormem import dtypes, errors, mr
-from tensormem._core import BlockBytes
 from tensormem.interop.numpy import as_array
+from tensormem.streams import Stream, StreamLike
 
 
 @pytest.fixture
@@ -70,12 +71,113 @@ def test_types_that_plain_bytes_cannot_be_are_refused(host: mr.HostMemoryResourc
 
 def test_a_freed_block_is_refused(host: mr.HostMemoryResource) -> None:
     block = host.allocate(64)
-    data = BlockBytes(block)
     host.deallocate(block)
     with pytest.raises(errors.UseAfterFree):
         as_array(block)
-    with pytest.raises(errors.UseAfterFree):
-        memoryview(data)
+
+
+class PassingOn(mr.DeviceMemoryResource):
+    """An adaptor written in Python that counts what it is asked to take back."""
+
+    taken_back = 0
+
+    def deallocate(self, block: mr.DeviceBlock, stream: StreamLike | None = None) -> None:
+        super().deallocate(block, stream)
+        self.taken_back += 1
+
+
+STACKS: list[Callable[[mr.DeviceMemoryResource], mr.DeviceMemoryResource]] = [
+    lambda host: host,
+    mr.PoolMemoryResource,
+    PassingOn,
+    lambda host: mr.PoolMemoryResource(PassingOn(host)),
+    lambda host: mr.StatisticsResourceAdaptor(PassingOn(mr.PoolMemoryResource(host))),
+]
+
+
+@pytest.mark.parametrize("build", STACKS)
+def test_a_block_under_an_array_cannot_be_given_back(
+    host: mr.HostMemoryResource, build: Callable[[mr.DeviceMemoryResource], mr.DeviceMemoryResource]
+) -> None:
+    stack = build(host)
+    block = stack.allocate(1024)
+    array = as_array(block, "i4")
+    row = array[3:5]
+    before = stack.counters
+    with mr.use_resource(stack), Stream(stack.driver) as stream, pytest.raises(BufferError, match="1 views"):
+        stack.deallocate(block, stream)
+    del array
+    with pytest.raises(BufferError):
+        stack.deallocate(block)
+    assert (stack.counters, block.state) == (before, "live")
+    row[:] = 7
+    assert row.tolist() == [7, 7]
+    del row
+    stack.deallocate(block)
+    assert (block.state, stack.bytes_outstanding) == ("freed", 0)
+
+
+def test_a_python_adaptor_is_not_told_of_what_did_not_go_back(host: mr.HostMemoryResource) -> None:
+    adaptor = PassingOn(host)
+    block = adaptor.allocate(64)
+    array = as_array(block)
+    with pytest.raises(errors.StillExported):
+        adaptor.deallocate(block)
+    assert adaptor.taken_back == 0
+    del block
+    gc.collect()
+    assert (adaptor.taken_back, host.bytes_outstanding) == (0, array.nbytes)
+    del array
+    gc.collect()
+    assert (adaptor.taken_back, host.bytes_outstanding) == (1, 0)
+
+
+def test_a_block_under_an_array_stays_while_a_launch_uses_it(host: mr.HostMemoryResource) -> None:
+    pool = mr.PoolMemoryResource(host)
+    block = pool.allocate(1024)
+    array = as_array(block)
+    with Stream(pool.driver) as stream:
+        with pool.launch(stream) as use:
+            use.write(block)
+            stream.launch(array.fill, 3)
+            with pytest.raises(errors.StillExported):
+                pool.deallocate(block, stream)
+        stream.synchronize()
+        assert array.tolist() == [3] * 1024
+        del array
+        pool.deallocate(block, stream)
+    pool.reap_pending()
+    assert (block.state, pool.bytes_outstanding) == ("freed", 0)
+
+
+def test_what_could_not_become_an_array_holds_nothing(host: mr.HostMemoryResource) -> None:
+    block = host.allocate(100)
+    for shape in (101, -1):
+        with pytest.raises(errors.InvalidArgument):
+            as_array(block, "u1", shape)
+    with pytest.raises(errors.InvalidSize):
+        as_array(block, "i8")
+    gc.collect()
+    assert block.export_count == 0
+    host.deallocate(block)
+
+
+def test_no_view_is_made_of_a_block_that_is_going_back(host: mr.HostMemoryResource) -> None:
+    class Curious(mr.DeviceMemoryResource):
+        refused = 0
+
+        def deallocate(self, block: mr.DeviceBlock, stream: StreamLike | None = None) -> None:
+            try:
+                memoryview(going)
+            except errors.UseAfterFree:
+                self.refused += 1
+            super().deallocate(block, stream)
+
+    curious = Curious(host)
+    stack = mr.StatisticsResourceAdaptor(curious)
+    going = stack.allocate(64)
+    stack.deallocate(going)
+    assert (curious.refused, host.bytes_outstanding) == (1, 0)
 
 
 def test_memory_that_the_cpu_cannot_touch_is_refused() -> None:
@@ -86,6 +188,11 @@ def test_memory_that_the_cpu_cannot_touch_is_refused() -> None:
         as_array(Remote().allocate(64))
 
 
-def test_bytes_that_were_never_made_say_so() -> None:
-    with pytest.raises(BufferError, match="never made"):
-        memoryview(BlockBytes.__new__(BlockBytes))
+def test_a_block_that_was_never_made_says_so() -> None:
+    block = mr.DeviceBlock.__new__(mr.DeviceBlock)
+    assert repr(block) == "<DeviceBlock (never made)>"
+    for use in (memoryview, lambda block: block.state, lambda block: block.mr, lambda block: block.id):
+        with pytest.raises(errors.InvalidArgument, match="never made"):
+            use(block)
+    with pytest.raises(errors.ForeignBlock):
+        mr.HostMemoryResource().deallocate(block)

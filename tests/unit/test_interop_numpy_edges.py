@@ -15,7 +15,7 @@ from numpy._core.multiarray import get_handler_name
 from tensormem import errors, mr
 from tensormem._core import NumpyAllocator, check_numpy_table
 from tensormem.interop.numpy import use
-from tensormem.streams import Stream
+from tensormem.streams import StreamLike
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ class Refusing(mr.DeviceMemoryResource):
     def allocate(
         self,
         nbytes: SupportsIndex | str,
-        stream: Stream | None = None,
+        stream: StreamLike | None = None,
         *,
         alignment: SupportsIndex | None = None,
         tag: str | None = None,
@@ -43,7 +43,7 @@ class Refusing(mr.DeviceMemoryResource):
             raise LookupError("not today")
         return super().allocate(nbytes, stream, alignment=alignment, tag=tag)
 
-    def deallocate(self, block: mr.DeviceBlock, stream: Stream | None = None) -> None:
+    def deallocate(self, block: mr.DeviceBlock, stream: StreamLike | None = None) -> None:
         self.freed += 1
         super().deallocate(block, stream)
 

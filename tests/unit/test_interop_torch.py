@@ -15,6 +15,7 @@ import pytest
 
 from tensormem import Stream, drivers, errors, mr
 from tensormem.interop import torch as interop
+from tensormem.streams import StreamLike
 
 PATH, ALLOCATE, DEALLOCATE = interop.allocator_path_and_names()
 _library = ctypes.CDLL(PATH)
@@ -155,7 +156,7 @@ def test_a_resource_written_in_python_is_called(host: mr.HostMemoryResource) -> 
     class Counting(mr.DeviceMemoryResource):
         frees = 0
 
-        def deallocate(self, block: mr.DeviceBlock, stream: Stream | None = None) -> None:
+        def deallocate(self, block: mr.DeviceBlock, stream: StreamLike | None = None) -> None:
             self.frees += 1
             super().deallocate(block, stream)
 

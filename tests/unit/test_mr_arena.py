@@ -1,6 +1,7 @@
 """ArenaMemoryResource: a pool per handful of threads."""
 
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -86,3 +87,44 @@ def test_a_bad_number_of_arenas_is_refused(arenas: int) -> None:
         mr.ArenaMemoryResource(mr.HostMemoryResource(), arenas=arenas)
     with pytest.raises(errors.InvalidSize):
         mr.ArenaMemoryResource(mr.HostMemoryResource(), "12 potatoes")
+
+
+def in_two_threads(work: Callable[[], None]) -> None:
+    """Threads are dealt out to arenas in turn: one after the other, two of them meet both of two arenas."""
+    for _ in range(2):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+
+
+def test_room_in_another_arena_is_taken_before_waiting_for_a_stream() -> None:
+    gate = Gate()
+    arena = mr.ArenaMemoryResource(mr.HostMemoryResource(), "2MiB", arenas=2, pending_timeout=float("inf"))
+    in_two_threads(lambda: arena.deallocate(arena.allocate(MIB)))
+    assert arena.pool_size == 2 * MIB
+    with Stream(host()) as stuck:
+        gate.hold(stuck)
+        block = arena.allocate(MIB, stuck)
+        arena.deallocate(block, stuck)
+        heir = arena.allocate(MIB)
+        assert heir.ptr != block.ptr
+        gate.open()
+
+
+def test_without_room_anywhere_a_caller_waits_for_the_first_that_passes_and_not_for_ever() -> None:
+    patient = mr.ArenaMemoryResource(mr.HostMemoryResource(), "2MiB", arenas=2, pending_timeout=float("inf"))
+    hasty = mr.ArenaMemoryResource(mr.HostMemoryResource(), "2MiB", arenas=2, pending_timeout=0.01)
+    stuck, gate = Gate(), Gate()
+    with Stream(host()) as never, Stream(host()) as busy, Stream(host()) as opener:
+        stuck.hold(never)
+        gate.hold(busy)
+        for arena in (patient, hasty):
+            lost, found = arena.allocate(MIB, never), arena.allocate(MIB, busy)
+            arena.deallocate(lost, never)
+            arena.deallocate(found, busy)
+        with pytest.raises(MemoryError):
+            hasty.allocate(MIB)
+        opener.launch(gate.open)
+        heir = patient.allocate(MIB)
+        assert heir.ptr != lost.ptr
+        stuck.open()

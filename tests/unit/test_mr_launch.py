@@ -117,15 +117,3 @@ def test_an_access_that_is_none_is_refused(access: str) -> None:
     for call in (heap.prepare_block_use, heap.finish_block_use):
         with pytest.raises(errors.InvalidArgument, match="access is one of"):
             call(block, None, access)
-
-
-def test_a_million_reads_stay_small() -> None:
-    heap = mr.HostMemoryResource()
-    block = heap.allocate(64)
-    with Stream(host()) as stream:
-        for _ in range(10_000):
-            heap.record_block_use(block, stream)
-        stream.synchronize()
-    heap.deallocate(block)
-    heap.reap_pending()
-    assert block.state == "freed"

@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -9,14 +10,19 @@ import pytest
 from support.closing import Closing
 from tensormem import errors, mr
 from tensormem.drivers import host
-from tensormem.streams import Stream
+from tensormem.streams import Stream, StreamLike
+from tensormem.testing.resource_upstreams import Moody
 from tensormem.testing.resources import Gate
 
 KIB, MIB = 1 << 10, 1 << 20
 
 
-def pool(*sizes: int | str, **options: int | str) -> mr.PoolMemoryResource:
-    return mr.PoolMemoryResource(mr.HostMemoryResource(), *sizes, **options)
+def pool(
+    *sizes: int | str, release_threshold: int | str | None = None, pending_timeout: float = 10.0
+) -> mr.PoolMemoryResource:
+    return mr.PoolMemoryResource(
+        mr.HostMemoryResource(), *sizes, release_threshold=release_threshold, pending_timeout=pending_timeout
+    )
 
 
 @pytest.fixture
@@ -138,7 +144,7 @@ def test_above_the_release_threshold_chunks_go_back_when_their_stream_is_reaped(
 
 def test_a_block_is_back_even_if_the_upstream_does_not_take_its_chunk() -> None:
     class Stubborn(mr.DeviceMemoryResource):
-        def deallocate(self, block: mr.DeviceBlock, stream: Stream | None = None) -> None:
+        def deallocate(self, block: mr.DeviceBlock, stream: StreamLike | None = None) -> None:
             raise OSError("not today")
 
     limited = mr.LimitingResourceAdaptor(
@@ -149,20 +155,21 @@ def test_a_block_is_back_even_if_the_upstream_does_not_take_its_chunk() -> None:
     assert (block.state, limited.bytes_outstanding, limited.remaining) == ("freed", 0, MIB)
 
 
-def test_trim_tells_when_the_upstream_does_not_take_a_chunk() -> None:
-    class Stubborn(mr.DeviceMemoryResource):
-        def deallocate(self, block: mr.DeviceBlock, stream: Stream | None = None) -> None:
-            raise OSError("not today")
-
+def test_a_chunk_that_the_upstream_does_not_take_stays_in_use_and_is_offered_again() -> None:
     upstream = mr.HostMemoryResource()
-    stuck = mr.PoolMemoryResource(Stubborn(upstream))
+    moody = Moody(upstream)
+    stuck = mr.PoolMemoryResource(moody)
     stuck.deallocate(stuck.allocate(1000))
+    moody.on_deallocate = OSError("not today")
     with pytest.raises(errors.CallbackFailed) as caught:
         stuck.trim()
-    assert isinstance(caught.value.__cause__, OSError)
-    assert (stuck.pool_size, stuck.bytes_outstanding) == (0, 0)
-    assert upstream.bytes_outstanding > 0
-    assert stuck.allocate(1000).state == "live"
+    assert caught.value.__cause__ is moody.on_deallocate
+    assert (stuck.pool_size, stuck.total_free, stuck.bytes_outstanding) == (MIB, MIB, 0)
+    stuck.deallocate(stuck.allocate(1000))
+    assert stuck.pool_size == upstream.bytes_outstanding == MIB
+    moody.on_deallocate = None
+    assert stuck.trim() == MIB
+    assert (stuck.pool_size, upstream.bytes_outstanding) == (0, 0)
 
 
 def test_a_dropped_pool_gives_everything_back() -> None:
@@ -279,6 +286,85 @@ def test_the_default_stream_waits_for_memory_before_it_gets_it() -> None:
         assert order == ["work", "allocated"]
 
 
+def test_the_default_stream_does_not_wait_for_ever_for_a_stream_that_waits_for_its_caller() -> None:
+    for patience in (0, 0.01):
+        shared, gate = pool("1MiB", "1MiB", pending_timeout=patience), Gate()
+        with Stream(host()) as busy:
+            gate.hold(busy)
+            block = shared.allocate(MIB, busy)
+            shared.deallocate(block, busy)
+            with pytest.raises(errors.OutOfMemory, match="did not pass in time") as caught:
+                shared.allocate(MIB)
+            assert (caught.value.requested, caught.value.total_free, shared.pending_bytes) == (MIB, 0, MIB)
+            gate.open()
+            busy.synchronize()
+            assert shared.allocate(MIB).ptr == block.ptr
+
+
+def test_the_default_stream_waits_for_any_room_not_for_all_streams() -> None:
+    shared, stuck, gate = pool("1MiB", "1MiB", pending_timeout=float("inf")), Gate(), Gate()
+    with Stream(host()) as never, Stream(host()) as busy, Stream(host()) as opener:
+        stuck.hold(never)
+        gate.hold(busy)
+        shared.deallocate(shared.allocate(256 * KIB, never), never)
+        block = shared.allocate(512 * KIB, busy)
+        shared.deallocate(block, busy)
+        opener.launch(gate.open)
+        assert shared.allocate(512 * KIB).ptr == block.ptr
+        assert shared.pending_bytes == 256 * KIB
+        stuck.open()
+
+
+def test_the_default_stream_does_not_wait_for_what_cannot_be_enough() -> None:
+    shared, gate = pool("1MiB", "1MiB", pending_timeout=float("inf")), Gate()
+    with Stream(host()) as busy:
+        gate.hold(busy)
+        kept = shared.allocate(512 * KIB)
+        shared.deallocate(shared.allocate(256 * KIB, busy), busy)
+        with pytest.raises(errors.OutOfMemory):
+            shared.allocate(600 * KIB)
+        assert (shared.pending_bytes, kept.state) == (256 * KIB, "live")
+        gate.open()
+
+
+def test_the_default_stream_does_not_wait_where_the_pool_can_grow() -> None:
+    shared, gate = pool("1MiB", pending_timeout=float("inf")), Gate()
+    with Stream(host()) as busy:
+        gate.hold(busy)
+        shared.deallocate(shared.allocate(MIB, busy), busy)
+        assert shared.allocate(MIB).state == "live"
+        assert shared.pool_size == 2 * MIB
+        gate.open()
+
+
+@pytest.mark.parametrize("nonsense", [-1, -0.5, float("nan"), "10", None, True])
+def test_a_bad_timeout_is_refused(nonsense: float) -> None:
+    with pytest.raises(errors.InvalidArgument, match="pending_timeout"):
+        pool(pending_timeout=nonsense)
+    with pytest.raises(errors.InvalidArgument, match="pending_timeout"):
+        mr.ArenaMemoryResource(mr.HostMemoryResource(), pending_timeout=nonsense)
+
+
+def test_threads_that_make_a_pool_grow_at_once_all_get_what_they_asked_for() -> None:
+    # Exactly enough for all: what one of them is just adding must serve the others too.
+    def take() -> None:
+        start.wait()
+        try:
+            held.append(shared.allocate(MIB))
+        except errors.OutOfMemory as error:
+            refused.append(error)
+
+    refused = list[BaseException]()
+    for _ in range(50):
+        shared, start, held = pool("1MiB", "8MiB"), threading.Barrier(8), list[mr.DeviceBlock]()
+        threads = [threading.Thread(target=take) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert (refused, len(held)) == ([], 8)
+
+
 def test_waiting_memory_that_is_too_small_is_left_alone() -> None:
     shared, gate = pool("1MiB", "1MiB"), Gate()
     with Stream(host()) as first, Stream(host()) as second:
@@ -351,7 +437,7 @@ def test_while_a_stream_is_being_closed_its_memory_keeps_waiting(closing: Closin
 
 
 def test_memory_of_a_stream_that_is_being_closed_is_not_given_to_others(closing: Closing) -> None:
-    shared = pool("1MiB", "1MiB")
+    shared = pool("1MiB", "1MiB", pending_timeout=0)
     block = shared.allocate(MIB, closing.stream)
     shared.deallocate(block, closing.stream)
     closing.start()

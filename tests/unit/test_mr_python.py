@@ -9,7 +9,7 @@ import pytest
 from support.hooks import unraisable
 from tensormem import errors, mr
 from tensormem.drivers import host
-from tensormem.streams import Stream
+from tensormem.streams import Stream, StreamLike
 
 
 class Recording(mr.DeviceMemoryResource):
@@ -22,7 +22,7 @@ class Recording(mr.DeviceMemoryResource):
     def allocate(
         self,
         nbytes: SupportsIndex | str,
-        stream: Stream | None = None,
+        stream: StreamLike | None = None,
         *,
         alignment: SupportsIndex | None = None,
         tag: str | None = None,
@@ -31,7 +31,7 @@ class Recording(mr.DeviceMemoryResource):
         self.heard.append(("allocate", block.nbytes, block.generation))
         return block
 
-    def deallocate(self, block: mr.DeviceBlock, stream: Stream | None = None) -> None:
+    def deallocate(self, block: mr.DeviceBlock, stream: StreamLike | None = None) -> None:
         super().deallocate(block, stream)
         self.heard.append(("deallocate", block.nbytes, block.generation))
 
@@ -41,7 +41,7 @@ class Failing(mr.DeviceMemoryResource):
 
     error: BaseException | None = None
 
-    def deallocate(self, block: mr.DeviceBlock, stream: Stream | None = None) -> None:
+    def deallocate(self, block: mr.DeviceBlock, stream: StreamLike | None = None) -> None:
         if self.error is not None:
             raise self.error
         super().deallocate(block, stream)
@@ -91,8 +91,8 @@ def test_streams_reach_the_override() -> None:
     seen: list[int | None] = []
 
     class Looking(mr.DeviceMemoryResource):
-        def deallocate(self, block: mr.DeviceBlock, stream: Stream | None = None) -> None:
-            seen.append(None if stream is None else stream.id)
+        def deallocate(self, block: mr.DeviceBlock, stream: StreamLike | None = None) -> None:
+            seen.append(stream.id if isinstance(stream, Stream) else None)
             super().deallocate(block, stream)
 
     looking = Looking(mr.HostMemoryResource())
@@ -113,7 +113,7 @@ def test_an_override_may_keep_blocks_for_later() -> None:
         def allocate(
             self,
             nbytes: SupportsIndex | str,
-            stream: Stream | None = None,
+            stream: StreamLike | None = None,
             *,
             alignment: SupportsIndex | None = None,
             tag: str | None = None,
@@ -122,7 +122,7 @@ def test_an_override_may_keep_blocks_for_later() -> None:
                 return self.cache.pop()
             return super().allocate(nbytes, stream, alignment=alignment, tag=tag)
 
-        def deallocate(self, block: mr.DeviceBlock, stream: Stream | None = None) -> None:
+        def deallocate(self, block: mr.DeviceBlock, stream: StreamLike | None = None) -> None:
             self.cache.append(block)
 
     leaf = mr.HostMemoryResource()
@@ -155,7 +155,7 @@ def test_an_exception_over_a_dropped_block_reaches_the_hook_and_the_block_stays_
 
 def test_an_override_that_does_nothing_does_not_leak_dropped_blocks() -> None:
     class Deaf(mr.DeviceMemoryResource):
-        def deallocate(self, block: mr.DeviceBlock, stream: Stream | None = None) -> None:
+        def deallocate(self, block: mr.DeviceBlock, stream: StreamLike | None = None) -> None:
             pass
 
     leaf = mr.HostMemoryResource()

@@ -4,6 +4,7 @@ import gc
 import threading
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 from weakref import ref
 
 import pytest
@@ -13,7 +14,7 @@ from support.holdings import held, nothing_left_behind
 from support.hooks import unraisable
 from tensormem import errors, mr
 from tensormem.drivers import host
-from tensormem.streams import Event, Stream, default_stream
+from tensormem.streams import Event, Stream, StreamLike, SupportsCudaStream, default_stream
 from tensormem.testing.resources import Gate
 
 
@@ -376,21 +377,29 @@ def test_a_stream_is_made_once(stream: Stream) -> None:
 class Foreign:
     """An object that offers a stream the way CUDA libraries do."""
 
-    def __init__(self, answer: object) -> None:
+    def __init__(self, answer: Any) -> None:
         self.answer = answer
 
-    def __cuda_stream__(self) -> object:
-        return self.answer
+    def __cuda_stream__(self) -> tuple[int, int]:
+        offered: tuple[int, int] = self.answer
+        return offered
 
 
 def test_streams_of_the_host_are_no_cuda_streams(stream: Stream) -> None:
     assert not hasattr(stream, "__cuda_stream__")
 
 
+def test_what_is_like_a_stream_can_be_asked_for() -> None:
+    assert isinstance(Foreign((0, 0)), SupportsCudaStream)
+    assert isinstance(Foreign((0, 0)), StreamLike)
+    for nonsense in (None, 0, "stream"):
+        assert not isinstance(nonsense, StreamLike)
+
+
 def test_a_foreign_object_may_offer_a_stream(stream: Stream) -> None:
     heap = mr.HostMemoryResource()
-    assert heap.allocate(64, Foreign((0, 0))).alloc_stream == 0  # type: ignore[arg-type]
-    assert heap.allocate(64, Foreign((0, stream.id))).alloc_stream == stream.id  # type: ignore[arg-type]
+    assert heap.allocate(64, Foreign((0, 0))).alloc_stream == 0
+    assert heap.allocate(64, Foreign((0, stream.id))).alloc_stream == stream.id
 
 
 @pytest.mark.parametrize(
@@ -399,17 +408,17 @@ def test_a_foreign_object_may_offer_a_stream(stream: Stream) -> None:
 def test_an_offer_that_is_not_understood_is_refused(answer: object) -> None:
     heap = mr.HostMemoryResource()
     with pytest.raises(errors.StreamMisuse):
-        heap.allocate(64, Foreign(answer))  # type: ignore[arg-type]
+        heap.allocate(64, Foreign(answer))
     assert heap.bytes_outstanding == 0
 
 
 def test_an_offer_that_raises_is_the_callers() -> None:
     class Broken:
-        def __cuda_stream__(self) -> object:
+        def __cuda_stream__(self) -> tuple[int, int]:
             raise KeyError("lost")
 
     with pytest.raises(KeyError):
-        mr.HostMemoryResource().allocate(64, Broken())  # type: ignore[arg-type]
+        mr.HostMemoryResource().allocate(64, Broken())
 
 
 # --- Blocks and streams ---

@@ -23,10 +23,16 @@ host_facts = _drivers.host_facts
 
 Event = _streams.Event
 Stream = _streams.Stream
+StreamLike = _streams.StreamLike
+SupportsCudaStream = _streams.SupportsCudaStream
 
+Access = _resources.Access
+AllocTag = _resources.AllocTag
 BlockId = _resources.BlockId
+BlockState = _resources.BlockState
 DeviceBlock = _resources.DeviceBlock
 DeviceMemoryResource = _resources.DeviceMemoryResource
+Generation = _resources.Generation
 LaunchRecorder = _resources.LaunchRecorder
 tag = _resources.tag
 
@@ -59,7 +65,6 @@ OutstandingBlock = _observers.OutstandingBlock
 RingSink = _observers.RingSink
 TrackingResourceAdaptor = _observers.TrackingResourceAdaptor
 
-BlockBytes = _interop.BlockBytes
 NumpyAllocator = _interop.NumpyAllocator
 check_numpy_table = _interop.check_numpy_table
 device_hook_blocks = _interop.device_hook_blocks

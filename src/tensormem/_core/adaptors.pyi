@@ -3,7 +3,7 @@ from types import TracebackType
 from typing import NamedTuple, Self, SupportsIndex
 
 from tensormem._core.resources import DeviceBlock, DeviceMemoryResource
-from tensormem._core.streams import Stream
+from tensormem._core.streams import StreamLike
 
 class LimitingResourceAdaptor(DeviceMemoryResource):
     def __init__(self, upstream_mr: DeviceMemoryResource, allocation_limit: int | str) -> None: ...
@@ -25,7 +25,7 @@ class BudgetReservation:
     def allocate(
         self,
         nbytes: SupportsIndex | str,
-        stream: Stream | None = None,
+        stream: StreamLike | None = None,
         *,
         alignment: SupportsIndex | None = None,
         tag: str | None = None,

@@ -1,6 +1,6 @@
 from typing import SupportsIndex, TypedDict, final
 
-from tensormem._core.streams import Stream
+from tensormem._core.streams import StreamLike
 
 class _DeviceInfo(TypedDict):
     name: str
@@ -43,7 +43,7 @@ class Driver:
     def device_info(self, device: int = 0) -> _DeviceInfo: ...
     def memory_info(self, device: int = 0) -> tuple[int, int]: ...
     def copy(
-        self, destination: SupportsIndex, source: SupportsIndex, nbytes: _Size, stream: Stream | None = None
+        self, destination: SupportsIndex, source: SupportsIndex, nbytes: _Size, stream: StreamLike | None = None
     ) -> None: ...
     def copy_pitched(
         self,
@@ -52,7 +52,7 @@ class Driver:
         source: SupportsIndex,
         source_pitch: _Size,
         shape: tuple[int, int, int],
-        stream: Stream | None = None,
+        stream: StreamLike | None = None,
         *,
         destination_plane: _Size | None = None,
         source_plane: _Size | None = None,
@@ -63,7 +63,7 @@ class Driver:
         value: int,
         element_bytes: int,
         shape: tuple[int, int, int],
-        stream: Stream | None = None,
+        stream: StreamLike | None = None,
         *,
         pitch: _Size | None = None,
         plane: _Size | None = None,

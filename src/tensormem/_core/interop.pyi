@@ -1,14 +1,7 @@
 from typing import final
 
-from tensormem._core.resources import DeviceBlock, DeviceMemoryResource
+from tensormem._core.resources import DeviceMemoryResource
 from tensormem.errors import TensormemError
-
-@final
-class BlockBytes:
-    def __init__(self, block: DeviceBlock) -> None: ...
-    @property
-    def block(self) -> DeviceBlock: ...
-    def __buffer__(self, flags: int, /) -> memoryview: ...
 
 @final
 class NumpyAllocator:

@@ -1,12 +1,10 @@
 # cython: language_level=3, freethreading_compatible=True
-"""Owns: resources as other libraries call them: NumPy's data allocator, and C functions for PyTorch and its like; and
-the bytes of a block for whoever speaks the buffer protocol.
+"""Owns: resources as other libraries call them: NumPy's data allocator, and C functions for PyTorch and its like.
 
 What those C functions could not do is told by `last_error`: they themselves can only answer with a null pointer.
 Must not know: which library is installed; `tensormem.interop` imports them.
 """
 cimport cython
-from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, uint64_t
 from libcpp.memory cimport shared_ptr
@@ -15,7 +13,7 @@ from libcpp.utility cimport move
 
 from tensormem._core.failures cimport check
 from tensormem._core.native cimport ResourcePtr, Resource, Status, TagId, intern_tag
-from tensormem._core.resources cimport DeviceBlock, DeviceMemoryResource
+from tensormem._core.resources cimport DeviceMemoryResource
 
 import os
 
@@ -77,31 +75,6 @@ cdef extern from "dlfcn.h" nogil:
     ctypedef struct Dl_info:
         const char* dli_fname
     int dladdr(const void* address, Dl_info* info)
-
-
-@cython.final
-cdef class BlockBytes:
-    """The bytes of a live block of host memory, through the buffer protocol. Whoever holds them keeps the block.
-
-    >>> import tensormem as tm
-    >>> from tensormem._core import BlockBytes
-    >>> view = memoryview(BlockBytes(tm.mr.HostMemoryResource().allocate(16)))
-    >>> view[:3] = b"abc"
-    >>> bytes(view[:3]), view.nbytes
-    (b'abc', 16)
-    """
-
-    cdef readonly DeviceBlock block
-
-    def __init__(self, DeviceBlock block not None):
-        _check_usable(block)
-        self.block = block
-
-    def __getbuffer__(self, Py_buffer* buffer, int flags):
-        if self.block is None:
-            raise BufferError("these bytes were never made; call BlockBytes(block)")
-        _check_usable(self.block)
-        PyBuffer_FillInfo(buffer, self, <void*>self.block.raw.address, <Py_ssize_t>self.block.raw.nbytes, False, flags)
 
 
 @cython.final
@@ -195,13 +168,6 @@ def native_library():
     if dladdr(<const void*>&tensormem_allocate, &info) == 0 or info.dli_fname is NULL:
         raise errors.InternalError("the native library cannot be found in its own process")
     return os.path.realpath(os.fsdecode(info.dli_fname))
-
-
-def _check_usable(DeviceBlock block):
-    if not block.mr.is_host_accessible:
-        raise errors.InvalidArgument(f"the CPU cannot touch {block!r}; copy it to main memory first")
-    if block.state != "live":
-        raise errors.UseAfterFree(block.raw.generation, block.raw.address, what=f"the block is {block.state}")
 
 
 cdef ResourcePtr _kept(DeviceMemoryResource mr) except *:

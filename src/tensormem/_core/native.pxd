@@ -189,6 +189,7 @@ cdef extern from "resource/pool_memory_resource.hpp" namespace "tensormem" nogil
         uint64_t release_threshold
         uint64_t block_bytes
         uint64_t chunk_bytes
+        uint64_t pending_timeout_ns
     cdef cppclass PoolUsage:
         uint64_t reserved_bytes
         uint64_t total_free
@@ -298,7 +299,8 @@ cdef extern from "resource/arena_memory_resource.hpp" namespace "tensormem" nogi
         @staticmethod
         uint32_t default_arena_count()
         @staticmethod
-        Status create(ResourcePtr upstream, uint32_t arenas, shared_ptr[ArenaMemoryResource]* out)
+        Status create(ResourcePtr upstream, uint32_t arenas, shared_ptr[ArenaMemoryResource]* out,
+                      uint64_t pending_timeout_ns)
         PoolUsage usage()
         Status trim(uint64_t* released)
         uint32_t arena_count()

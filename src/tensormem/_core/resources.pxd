@@ -1,14 +1,31 @@
 # Owns: the C shape of blocks and resources, for the other modules of this package.
+from libc.stdint cimport int64_t
+from libcpp cimport bool as cbool
+
 from tensormem._core.drivers cimport Driver
-from tensormem._core.native cimport AllocRequest, Block, Resource, ResourcePtr, StreamId, TagId
+from tensormem._core.native cimport AllocRequest, Block, Resource, ResourcePtr, Status, StreamId, TagId
+from tensormem._core.native cimport BlockState as NativeState
+
+
+cdef extern from "_core/export_count.hpp" namespace "tensormem":
+    cdef cppclass ExportCount:
+        cbool add()
+        void remove()
+        cbool close()
+        void reopen()
+        int64_t count()
+    Status give_back(Resource& resource, const Block& block, StreamId stream, NativeState* end, ExportCount& exports)
 
 
 cdef class DeviceBlock:
     cdef Block raw
     cdef DeviceMemoryResource _mr
     cdef bint _owned  # to be given back when dropped
+    cdef ExportCount _exports  # views of the memory that are out
     cdef bint _offered  # when dropped, its resource's Python had its chance before
     cdef object __weakref__
+
+    cdef DeviceMemoryResource _resource(self)
 
 
 cdef class DeviceMemoryResource:

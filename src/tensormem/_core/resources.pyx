@@ -8,6 +8,7 @@ import weakref
 from contextvars import ContextVar
 
 cimport cython
+from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.ref cimport PyObject
 from libc.stdint cimport uint8_t, uint64_t
 from libcpp.memory cimport make_shared, static_pointer_cast
@@ -17,10 +18,9 @@ from tensormem._core.drivers cimport Driver
 from tensormem._core.failures cimport check
 from tensormem._core.hooks cimport python_failure, resource_hooks
 from tensormem._core.native cimport (
-    Access,
+    Access as NativeAccess,
     AllocRequest,
     Block,
-    BlockState,
     ForeignResourceAdaptor,
     Resource,
     ResourcePtr,
@@ -37,12 +37,57 @@ from tensormem._core.native cimport (
 from tensormem._core.sizes cimport alignment_of, size_of
 from tensormem._core.streams cimport Stream, borrow_stream, report_unraisable, stream_id
 
-from typing import NamedTuple
+from enum import StrEnum
+from typing import NamedTuple, NewType
 
 from tensormem import errors
 
-_STATES = ("live", "retired", "quarantined", "freed")
-_ACCESSES = {"read": 1, "write": 2, "read_write": 3}
+# A number that no other allocation of this process has.
+Generation = NewType("Generation", int)
+# What an allocation is called. The same text is one tag, whoever uses it.
+AllocTag = NewType("AllocTag", str)
+# Compiled code has no frame to learn this from.
+Generation.__module__ = AllocTag.__module__ = __name__
+
+
+class BlockState(StrEnum):
+    """Where a block is in its life; plain text is as good.
+
+    >>> import tensormem as tm
+    >>> block = tm.mr.HostMemoryResource().allocate(64)
+    >>> block.state is tm.mr.BlockState.LIVE, block.state == "live"
+    (True, True)
+    """
+
+    LIVE = "live"  # handed out
+    RETIRED = "retired"  # given back; streams that use it have not passed
+    QUARANTINED = "quarantined"  # given back; kept from reuse so that late writes are seen
+    FREED = "freed"  # gone
+
+    def __repr__(self):
+        return repr(self.value)
+
+
+class Access(StrEnum):
+    """How work uses a block; plain text is as good.
+
+    >>> import tensormem as tm
+    >>> mr = tm.mr.HostMemoryResource()
+    >>> block = mr.allocate(64)
+    >>> mr.prepare_block_use(block, None, tm.mr.Access.READ)
+    >>> mr.finish_block_use(block, None, "read")
+    """
+
+    READ = "read"
+    WRITE = "write"
+    READ_WRITE = "read_write"
+
+    def __repr__(self):
+        return repr(self.value)
+
+
+_STATES = tuple(BlockState)  # in the order of the native ones
+_ACCESSES = {access: number for number, access in enumerate(Access, 1)}  # by the native numbers
 
 
 class BlockId(NamedTuple):
@@ -60,11 +105,18 @@ class BlockId(NamedTuple):
 cdef class DeviceBlock:
     """One outstanding allocation. Made by a resource; dropped, it goes back on the stream it was allocated on.
 
+    Where the CPU can touch it, it is a writable buffer. Whoever has a view of it keeps it: it lives on when it is
+    dropped, and `deallocate` raises `StillExported`.
+
     >>> import tensormem as tm
     >>> mr = tm.mr.HostMemoryResource()
     >>> block = mr.allocate(1024)
     >>> block.nbytes, block.state
     (1024, 'live')
+    >>> with memoryview(block) as view:
+    ...     view[:3] = b"abc"
+    ...     block.export_count
+    1
     >>> mr.deallocate(block)
     >>> block.state
     'freed'
@@ -74,7 +126,7 @@ cdef class DeviceBlock:
         raise TypeError("blocks come from a resource's allocate()")
 
     def __dealloc__(self):
-        cdef BlockState end
+        cdef NativeState end
         if not self._owned:
             return
         if self._mr._in_python and not self._offered:
@@ -116,7 +168,7 @@ cdef class DeviceBlock:
     @property
     def device_ordinal(self):
         """The device it lives on."""
-        return self._mr.native.device()
+        return self._resource().native.device()
 
     @property
     def tag(self):
@@ -125,17 +177,51 @@ cdef class DeviceBlock:
 
     @property
     def state(self):
-        """"live", "retired" (given back, its stream has not passed yet), "quarantined" or "freed"."""
-        return _STATES[<uint8_t>self._mr.target.state_of(self.raw)]
+        """A `BlockState`: "live", "retired" (given back, its stream has not passed), "quarantined" or "freed"."""
+        return _STATES[<uint8_t>self._resource().target.state_of(self.raw)]
 
     @property
     def id(self):
         """Its identity, as a value."""
-        return BlockId(self.raw.address, self.raw.generation, self.raw.stream, self._mr.native.device())
+        return BlockId(self.raw.address, self.raw.generation, self.raw.stream, self._resource().native.device())
 
     @property
     def mr(self):
         """The resource that handed it out."""
+        return self._resource()
+
+    @property
+    def export_count(self):
+        """How many views of it are out: memoryviews, arrays, buffers of other libraries."""
+        return max(0, self._exports.count())
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        if not self._exports.add():
+            raise errors.UseAfterFree(self.raw.generation, self.raw.address, what="the block is being given back")
+        try:
+            self._check_touchable()
+            PyBuffer_FillInfo(buffer, self, <void*>self.raw.address, <Py_ssize_t>self.raw.nbytes, False, flags)
+        except BaseException:
+            self._exports.remove()
+            raise
+
+    def __releasebuffer__(self, Py_buffer* buffer):
+        self._exports.remove()
+
+    def __bytes__(self):
+        # Without this, bytes() would take the address for a length.
+        with memoryview(self) as view:
+            return view.tobytes()
+
+    def _check_touchable(self):
+        if not self._resource().is_host_accessible:
+            raise errors.InvalidArgument(f"the CPU cannot touch {self!r}; copy it to main memory first")
+        if self.state != "live":
+            raise errors.UseAfterFree(self.raw.generation, self.raw.address, what=f"the block is {self.state}")
+
+    cdef DeviceMemoryResource _resource(self):
+        if self._mr is None:
+            raise errors.InvalidArgument("this block was never made; blocks come from a resource's allocate()")
         return self._mr
 
     def __index__(self):
@@ -153,8 +239,16 @@ cdef class DeviceBlock:
         raise TypeError("a block is memory of this process and cannot be pickled; send the tensor or the fd instead")
 
     def __repr__(self):
+        if self._mr is None:
+            return "<DeviceBlock (never made)>"
         return (f"<DeviceBlock {self.raw.address:#x}, {self.raw.nbytes} bytes, generation {self.raw.generation}, "
                 f"{self.state}, tag {self.tag!r}>")
+
+
+cdef int _refuse_exported(DeviceBlock block) except -1:
+    if block.export_count == 0:
+        raise errors.UseAfterFree(block.raw.generation, block.raw.address, what="another thread is giving it back")
+    raise errors.StillExported(block.raw.generation, block.raw.address, block.export_count)
 
 
 cdef inline StreamId _own_stream(DeviceBlock block) noexcept:
@@ -227,14 +321,17 @@ cdef class DeviceMemoryResource:
     def deallocate(self, DeviceBlock block not None, stream=None):
         """Give a block back, after the work queued so far on `stream` (its own unless told) and after every other use.
 
-        Raises `UseAfterFree` for a block given back before, `ForeignBlock` for another resource's; nothing changes then.
+        Raises `UseAfterFree` for a block given back before, `ForeignBlock` for another resource's, `StillExported` for
+        one that an array or another view is over; nothing changes then.
         """
         cdef StreamId queue
-        cdef BlockState end
+        cdef NativeState end
         if block._mr is not self:
             self._refuse(block)
         queue = _own_stream(block) if stream is None else stream_id(stream, self.driver.native)
-        check(self.target.deallocate(block.raw, queue, &end))
+        if not block._exports.close():
+            _refuse_exported(block)
+        check(give_back(self.target[0], block.raw, queue, &end, block._exports))
         block._owned = False
 
     @property
@@ -277,13 +374,13 @@ cdef class DeviceMemoryResource:
     def prepare_block_use(self, DeviceBlock block not None, stream, access):
         """Let `stream` wait for what a read or write of the block must come after."""
         cdef StreamId queue = self._use(block, stream)
-        cdef Access kind = <Access><int>_access(access)
+        cdef NativeAccess kind = <NativeAccess><int>_access(access)
         check(self.target.prepare_block_use(block.raw, queue, kind))
 
     def finish_block_use(self, DeviceBlock block not None, stream, access):
         """Record that the work queued on `stream` so far read or wrote the block."""
         cdef StreamId queue = self._use(block, stream)
-        cdef Access kind = <Access><int>_access(access)
+        cdef NativeAccess kind = <NativeAccess><int>_access(access)
         check(self.target.finish_block_use(block.raw, queue, kind))
 
     def record_block_use(self, DeviceBlock block not None, stream):

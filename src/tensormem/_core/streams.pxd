@@ -37,6 +37,6 @@ cdef StreamId stream_id_slow(object stream, NativeDriver* driver) except? 0xFFFF
 cdef inline StreamId stream_id(object stream, NativeDriver* driver) except? 0xFFFFFFFFFFFFFFFF:
     if stream is None:
         return 0
-    if type(stream) is Stream and (<Stream>stream).driver.native is driver:
+    if type(stream) is Stream and (<Stream>stream).driver is not None and (<Stream>stream).driver.native is driver:
         return (<Stream>stream)._id
     return stream_id_slow(stream, driver)

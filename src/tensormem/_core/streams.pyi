@@ -1,8 +1,12 @@
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 from tensormem._core.drivers import Driver
+
+@runtime_checkable
+class SupportsCudaStream(Protocol):
+    def __cuda_stream__(self) -> tuple[int, int]: ...
 
 class Stream:
     def __init__(self, driver: Driver, device: int = 0) -> None: ...
@@ -54,3 +58,5 @@ class Event:
         traceback: TracebackType | None = None,
         /,
     ) -> None: ...
+
+StreamLike = Stream | SupportsCudaStream

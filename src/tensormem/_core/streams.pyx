@@ -17,6 +17,8 @@ from tensormem._core.native cimport Driver as NativeDriver
 from tensormem._core.native cimport EventHandle, Status, StreamId
 from tensormem._core.sizes cimport address_of
 
+from typing import Protocol, runtime_checkable
+
 from tensormem import errors
 
 
@@ -283,6 +285,27 @@ cdef void report_unraisable(object error, object where) noexcept:
     # The hook wants arguments of a type that only the interpreter makes.
     PyErr_SetObject(type(error), error)
     PyErr_WriteUnraisable(where)
+
+
+@runtime_checkable
+class SupportsCudaStream(Protocol):
+    """A stream of another library: it offers the version of the protocol, which is 0, and its native handle.
+
+    >>> from tensormem.streams import SupportsCudaStream
+    >>> class Theirs:
+    ...     def __cuda_stream__(self):
+    ...         return 0, 0x7F00
+    >>> isinstance(Theirs(), SupportsCudaStream), isinstance(3, SupportsCudaStream)
+    (True, False)
+    """
+
+    def __cuda_stream__(self):
+        """The version and the handle."""
+        ...
+
+
+# What is taken wherever a stream is asked for.
+StreamLike = Stream | SupportsCudaStream
 
 
 cdef StreamId stream_id_slow(object stream, NativeDriver* driver) except? 0xFFFFFFFFFFFFFFFF:

@@ -8,6 +8,7 @@ class PoolMemoryResource(DeviceMemoryResource):
         maximum_pool_size: int | str | None = None,
         *,
         release_threshold: int | str | None = None,
+        pending_timeout: float = 10.0,
     ) -> None: ...
     @property
     def pool_size(self) -> int: ...
@@ -46,7 +47,12 @@ class BinningMemoryResource(DeviceMemoryResource):
 
 class ArenaMemoryResource(DeviceMemoryResource):
     def __init__(
-        self, upstream_mr: DeviceMemoryResource, arena_size: int | str | None = None, *, arenas: int | None = None
+        self,
+        upstream_mr: DeviceMemoryResource,
+        arena_size: int | str | None = None,
+        *,
+        arenas: int | None = None,
+        pending_timeout: float = 10.0,
     ) -> None: ...
     @property
     def arena_count(self) -> int: ...

@@ -15,11 +15,20 @@ from tensormem import errors
 from tensormem.units import format_size
 
 
+cdef uint64_t _nanoseconds(object seconds) except? 0xFFFFFFFFFFFFFFFF:
+    # A century is for ever, and fits.
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds >= 0:
+        raise errors.InvalidArgument(f"pending_timeout is a number of seconds, 0 or more, not {seconds!r}")
+    return int(min(seconds, 100 * 365 * 86400) * 10**9)
+
+
 cdef class PoolMemoryResource(DeviceMemoryResource):
     """Memory taken from an upstream in chunks and cut into blocks of any size, in constant time.
 
     It starts with `initial_pool_size`, grows to at most `maximum_pool_size`, and gives chunks that are empty back to the
-    upstream: on `trim()`, and at once while it holds more than `release_threshold`.
+    upstream: on `trim()`, and at once while it holds more than `release_threshold`. When it can neither serve nor grow,
+    a caller on the host's default stream waits up to `pending_timeout` seconds for memory that other streams still
+    hold; after that, or with 0 at once, it is `OutOfMemory`.
 
     >>> import tensormem as tm
     >>> pool = tm.mr.PoolMemoryResource(tm.mr.HostMemoryResource(), "1MiB", "64MiB")
@@ -33,7 +42,8 @@ cdef class PoolMemoryResource(DeviceMemoryResource):
 
     cdef shared_ptr[NativePool] _pool
 
-    def __init__(self, upstream_mr, initial_pool_size=None, maximum_pool_size=None, *, release_threshold=None):
+    def __init__(self, upstream_mr, initial_pool_size=None, maximum_pool_size=None, *, release_threshold=None,
+                 pending_timeout=10.0):
         cdef DeviceMemoryResource upstream = upstream_of(upstream_mr)
         cdef PoolOptions options
         if initial_pool_size is not None:
@@ -42,6 +52,7 @@ cdef class PoolMemoryResource(DeviceMemoryResource):
             options.maximum_bytes = size_of(maximum_pool_size)
         if release_threshold is not None:
             options.release_threshold = size_of(release_threshold)
+        options.pending_timeout_ns = _nanoseconds(pending_timeout)
         check(NativePool.create(upstream._owner, options, &self._pool))
         self.adopt(static_pointer_cast[Resource, NativePool](self._pool), upstream.driver, upstream)
 
@@ -184,7 +195,7 @@ cdef class BinningMemoryResource(DeviceMemoryResource):
 cdef class ArenaMemoryResource(DeviceMemoryResource):
     """A pool per handful of threads, so that threads do not wait for one another.
 
-    `arena_size` limits what all of them take from the upstream together.
+    `arena_size` limits what all of them take from the upstream together; `pending_timeout` is that of a pool.
 
     >>> import tensormem as tm
     >>> mr = tm.mr.ArenaMemoryResource(tm.mr.HostMemoryResource(), "64MiB")
@@ -195,8 +206,9 @@ cdef class ArenaMemoryResource(DeviceMemoryResource):
 
     cdef shared_ptr[NativeArena] _arena
 
-    def __init__(self, upstream_mr, arena_size=None, *, arenas=None):
+    def __init__(self, upstream_mr, arena_size=None, *, arenas=None, pending_timeout=10.0):
         cdef uint32_t count = NativeArena.default_arena_count()
+        cdef uint64_t patience = _nanoseconds(pending_timeout)
         cdef DeviceMemoryResource upstream
         if arenas is not None:
             if not isinstance(arenas, int) or not 1 <= arenas <= 64:
@@ -207,7 +219,7 @@ cdef class ArenaMemoryResource(DeviceMemoryResource):
 
             upstream_mr = LimitingResourceAdaptor(upstream_mr, arena_size)
         upstream = upstream_of(upstream_mr)
-        check(NativeArena.create(upstream._owner, count, &self._arena))
+        check(NativeArena.create(upstream._owner, count, &self._arena, patience))
         self.adopt(static_pointer_cast[Resource, NativeArena](self._arena), upstream.driver, upstream)
 
     @property

@@ -16,10 +16,9 @@
 from typing import TYPE_CHECKING
 
 from tensormem import errors
-from tensormem._core import BlockBytes
 from tensormem.interop.library import load
 from tensormem.mr import DeviceBlock, DeviceMemoryResource
-from tensormem.streams import Stream
+from tensormem.streams import StreamLike
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,14 +29,13 @@ __all__ = ["allocate_buffer", "buffer"]
 def buffer(block: DeviceBlock) -> "pa.Buffer":
     """A read-only Arrow buffer over the memory of `block`, which lives as long as the buffer or what is built on it.
 
-    Let such a block go by dropping it: `deallocate` takes the memory away from the buffer.
+    Such a block goes back when it and the buffer are dropped; until then, `deallocate` raises `StillExported`.
     """
-    data = BlockBytes(block)
-    return load("pyarrow", "pyarrow").foreign_buffer(block.ptr, block.nbytes, base=data)
+    return load("pyarrow", "pyarrow").foreign_buffer(block.ptr, block.nbytes, base=memoryview(block))
 
 
 def allocate_buffer(
-    mr: DeviceMemoryResource, nbytes: int | str, stream: Stream | None = None, *, tag: str = "arrow"
+    mr: DeviceMemoryResource, nbytes: int | str, stream: StreamLike | None = None, *, tag: str = "arrow"
 ) -> "pa.Buffer":
     """A writable Arrow buffer of new memory from `mr`; it goes back when the last user of the buffer is gone."""
     pyarrow = load("pyarrow", "pyarrow")
@@ -45,4 +43,4 @@ def allocate_buffer(
         raise errors.InvalidArgument(f"Arrow takes a memory resource, not {type(mr).__name__}")
     if not mr.is_host_accessible:
         raise errors.InvalidArgument(f"Arrow works on the CPU, which cannot touch the memory of {mr!r}")
-    return pyarrow.py_buffer(BlockBytes(mr.allocate(nbytes, stream, alignment=64, tag=tag)))
+    return pyarrow.py_buffer(mr.allocate(nbytes, stream, alignment=64, tag=tag))

@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tensormem import errors
-from tensormem._core import BlockBytes, NumpyAllocator, check_numpy_table
+from tensormem._core import NumpyAllocator, check_numpy_table
 from tensormem.dtypes import DType
 from tensormem.mr import DeviceBlock, DeviceMemoryResource
 
@@ -83,8 +83,8 @@ def as_array(
 ) -> npt.NDArray[Any]:
     """An array over the memory of `block`, which lives as long as the array or a view of it.
 
-    Without a shape: all of the block, which has to be a whole number of elements. Let such a block go by dropping it:
-    `deallocate` takes the memory away from the array.
+    Without a shape: all of the block, which has to be a whole number of elements. Such a block goes back
+    when it and the array are dropped; until then, `deallocate` raises `StillExported`.
 
     >>> import tensormem as tm
     >>> array = as_array(tm.mr.HostMemoryResource(zeroed=True).allocate(1024), "float32", (16, 8))
@@ -92,7 +92,7 @@ def as_array(
     >>> array.shape, array.nbytes, float(array.sum())
     ((16, 8), 512, 2.5)
     """
-    data = memoryview(BlockBytes(block))
+    data = memoryview(block)
     element = _element(dtype)
     if shape is None:
         count, odd = divmod(block.nbytes, element.itemsize)

@@ -13,10 +13,13 @@ from tensormem.mr.current import (
 )
 from tensormem.mr.profiler import MemoryRecord, ProfilerRecords, memory_stats, profiler
 from tensormem.mr.resources import (
+    Access,
     AlignedResourceAdaptor,
+    AllocTag,
     ArenaMemoryResource,
     BinningMemoryResource,
     BlockId,
+    BlockState,
     BudgetReservation,
     CallbackMemoryResource,
     CsvSink,
@@ -27,6 +30,7 @@ from tensormem.mr.resources import (
     FailureCallbackResourceAdaptor,
     FaultInjectionResourceAdaptor,
     FixedSizeMemoryResource,
+    Generation,
     GuardFinding,
     HostMemoryResource,
     LaunchRecorder,
@@ -47,10 +51,13 @@ from tensormem.mr.resources import (
 )
 
 __all__ = [
+    "Access",
     "AlignedResourceAdaptor",
+    "AllocTag",
     "ArenaMemoryResource",
     "BinningMemoryResource",
     "BlockId",
+    "BlockState",
     "BudgetReservation",
     "CallbackMemoryResource",
     "CsvSink",
@@ -61,6 +68,7 @@ __all__ = [
     "FailureCallbackResourceAdaptor",
     "FaultInjectionResourceAdaptor",
     "FixedSizeMemoryResource",
+    "Generation",
     "GuardFinding",
     "HostMemoryResource",
     "LaunchRecorder",

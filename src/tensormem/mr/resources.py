@@ -4,10 +4,13 @@ The code is in the compiled core. Must not know: which of them is current.
 """
 
 from tensormem._core import (
+    Access,
     AlignedResourceAdaptor,
+    AllocTag,
     ArenaMemoryResource,
     BinningMemoryResource,
     BlockId,
+    BlockState,
     BudgetReservation,
     CallbackMemoryResource,
     CsvSink,
@@ -18,6 +21,7 @@ from tensormem._core import (
     FailureCallbackResourceAdaptor,
     FaultInjectionResourceAdaptor,
     FixedSizeMemoryResource,
+    Generation,
     GuardFinding,
     HostMemoryResource,
     LaunchRecorder,
@@ -38,10 +42,13 @@ from tensormem._core import (
 )
 
 __all__ = [
+    "Access",
     "AlignedResourceAdaptor",
+    "AllocTag",
     "ArenaMemoryResource",
     "BinningMemoryResource",
     "BlockId",
+    "BlockState",
     "BudgetReservation",
     "CallbackMemoryResource",
     "CsvSink",
@@ -52,6 +59,7 @@ __all__ = [
     "FailureCallbackResourceAdaptor",
     "FaultInjectionResourceAdaptor",
     "FixedSizeMemoryResource",
+    "Generation",
     "GuardFinding",
     "HostMemoryResource",
     "LaunchRecorder",

@@ -2,24 +2,25 @@
 
 Joining it costs a class of a few lines:
 
-    class TestMyResource(ResourceConformance):
-        def make(self):
-            return MyResource()
+    class TestMyAdaptor(ResourceConformance):
+        def make_over(self, upstream):
+            return MyAdaptor(upstream)
 
-Must not know: any particular resource.
+A resource without an upstream says `make(self)` instead. Must not know: any particular resource.
 """
 
 import ctypes
 import gc
 import threading
-from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
 
 from tensormem import errors, units
 from tensormem.mr import DeviceBlock, DeviceMemoryResource, HostMemoryResource
-from tensormem.streams import Stream
+from tensormem.testing.resource_streams import StreamConformance
+from tensormem.testing.resource_suite import Gate, free_all
+from tensormem.testing.resource_upstreams import UpstreamConformance
 
 __all__ = ["Gate", "ResourceConformance"]
 
@@ -28,41 +29,8 @@ _ALIGNMENTS = [1, 2, 64, 256, 512, 4096]
 _TOO_LARGE = 2**63 - 1
 
 
-class Gate:
-    """Work that holds a stream until it is opened."""
-
-    def __init__(self) -> None:
-        self._open = threading.Event()
-
-    def hold(self, stream: Stream) -> None:
-        """Queue work on `stream` that waits for `open`."""
-        stream.launch(self._open.wait)
-
-    def open(self) -> None:
-        """Let the stream go on."""
-        self._open.set()
-
-
-class ResourceConformance:
-    """What every resource promises. Subclass it, and say in `make` how to build one."""
-
-    def make(self) -> DeviceMemoryResource:
-        """A fresh resource with at least 64 MiB to give."""
-        raise NotImplementedError("say how to make the resource")
-
-    @pytest.fixture
-    def mr(self) -> Iterator[DeviceMemoryResource]:
-        """What `make` builds; at the end nothing of it may be out."""
-        resource = self.make()
-        yield resource
-        resource.reap_pending()
-        assert resource.bytes_outstanding == 0, "a test left memory behind"
-
-    @pytest.fixture
-    def stream(self, mr: DeviceMemoryResource) -> Iterator[Stream]:
-        """A stream of the resource's driver."""
-        with Stream(mr.driver) as stream:
-            yield stream
+class ResourceConformance(StreamConformance, UpstreamConformance):
+    """What every resource promises. Subclass it, and say in `make_over` or `make` how to build one."""
 
     # --- Blocks are what was asked for ---
 
@@ -183,24 +151,22 @@ class ResourceConformance:
         assert (caught.value.generation, foreign.state) == (foreign.generation, "live")
         elsewhere.deallocate(foreign)
 
+    def test_a_block_of_another_resource_of_its_kind_is_foreign(self, mr: DeviceMemoryResource) -> None:
+        twin = self.make()
+        ours, theirs = mr.allocate(64), twin.allocate(64)
+        before = mr.counters, twin.counters
+        for resource, block in ((mr, theirs), (twin, ours)):
+            with pytest.raises(errors.ForeignBlock):
+                resource.deallocate(block)
+        assert (mr.counters, twin.counters) == before
+        assert (ours.state, theirs.state) == ("live", "live")
+        mr.deallocate(ours)
+        twin.deallocate(theirs)
+
     def test_what_is_no_block_is_refused(self, mr: DeviceMemoryResource) -> None:
         for nonsense in (None, 0, 4096, "block", object()):
             with pytest.raises(TypeError):
                 mr.deallocate(nonsense)  # type: ignore[arg-type]
-
-    def test_a_destroyed_stream_is_refused_and_the_block_stays_live(self, mr: DeviceMemoryResource) -> None:
-        stream = Stream(mr.driver)
-        block = mr.allocate(64, stream)
-        stream.close()
-        for call in (lambda: mr.allocate(64, stream), lambda: mr.deallocate(block, stream)):
-            with pytest.raises(errors.StreamMisuse):
-                call()
-        assert block.state == "live"
-        mr.deallocate(block, Stream.default(mr.driver))
-
-    def test_what_is_no_stream_is_refused(self, mr: DeviceMemoryResource) -> None:
-        with pytest.raises(errors.StreamMisuse):
-            mr.allocate(64, "stream")  # type: ignore[arg-type]
 
     def test_a_tag_that_is_no_text_is_refused(self, mr: DeviceMemoryResource) -> None:
         with pytest.raises(errors.InvalidArgument):
@@ -226,6 +192,41 @@ class ResourceConformance:
         block.mr.deallocate(block)
         assert block.state == "freed"
 
+    def test_a_block_that_somebody_views_cannot_be_given_back(self, mr: DeviceMemoryResource) -> None:
+        block = mr.allocate(4096)
+        if not mr.is_host_accessible:
+            with pytest.raises(errors.InvalidArgument):
+                memoryview(block)
+            mr.deallocate(block)
+            return
+        first, second = memoryview(block), memoryview(block)
+        before = mr.counters
+        with pytest.raises(BufferError) as caught:
+            mr.deallocate(block)
+        assert isinstance(caught.value, errors.StillExported) and caught.value.exports == 2
+        assert (mr.counters, block.state) == (before, "live")
+        first[:] = bytes(range(256)) * 16
+        first.release()
+        with pytest.raises(BufferError):
+            mr.deallocate(block)
+        assert bytes(second) == bytes(range(256)) * 16
+        second.release()
+        mr.deallocate(block)
+        with pytest.raises(errors.UseAfterFree):
+            memoryview(block)
+
+    def test_a_dropped_block_lives_as_long_as_its_last_view(self, mr: DeviceMemoryResource) -> None:
+        if not mr.is_host_accessible:
+            return
+        view = memoryview(mr.allocate(4096))[1000:1004]
+        gc.collect()
+        assert mr.bytes_outstanding == 4096
+        view[:] = b"kept"
+        assert bytes(view) == b"kept"
+        del view
+        gc.collect()
+        assert mr.bytes_outstanding == 0
+
     def test_a_block_is_an_address_and_a_value(self, mr: DeviceMemoryResource) -> None:
         block = mr.allocate(64)
         assert (int(block.__index__()), block.id.ptr, block.id.generation) == (block.ptr, block.ptr, block.generation)
@@ -244,87 +245,6 @@ class ResourceConformance:
         assert (stats["peak_bytes"], stats["peak_count"]) == (sum(_SIZES), len(_SIZES))
         assert (stats["total_bytes"], stats["total_count"]) == (sum(_SIZES), len(_SIZES))
         free_all(mr, blocks[4:])
-
-    # --- Streams ---
-
-    def test_a_block_of_a_busy_stream_is_not_free_before_the_stream_has_passed(
-        self, mr: DeviceMemoryResource, stream: Stream
-    ) -> None:
-        gate = Gate()
-        gate.hold(stream)
-        block = mr.allocate(4096, stream)
-        mr.deallocate(block, stream)
-        elsewhere = mr.allocate(4096)
-        assert elsewhere.ptr != block.ptr, "reused on another stream before it was safe"
-        gate.open()
-        stream.synchronize()
-        mr.reap_pending()
-        assert block.state == "freed"
-        mr.deallocate(elsewhere)
-
-    def test_tracking_works_or_says_that_it_does_not(self, mr: DeviceMemoryResource, stream: Stream) -> None:
-        block = mr.allocate(4096)
-        if mr.supports_block_use_tracking:
-            mr.prepare_block_use(block, stream, "write")
-            mr.finish_block_use(block, stream, "write")
-            mr.record_block_use(block, stream)
-        else:
-            for call in (mr.prepare_block_use, mr.finish_block_use):
-                with pytest.raises(errors.StreamMisuse):
-                    call(block, stream, "read")
-            with pytest.raises(errors.StreamMisuse):
-                mr.record_block_use(block, stream)
-        mr.deallocate(block)
-
-    def test_uses_of_a_stale_or_foreign_block_are_refused(self, mr: DeviceMemoryResource, stream: Stream) -> None:
-        block, elsewhere = mr.allocate(64), HostMemoryResource()
-        mr.deallocate(block)
-        with pytest.raises((errors.UseAfterFree, errors.StreamMisuse)):
-            mr.prepare_block_use(block, stream, "read")
-        with pytest.raises(errors.ForeignBlock):
-            mr.finish_block_use(elsewhere.allocate(64), stream, "read")
-
-    def test_a_read_waits_for_the_write_of_another_stream(self, mr: DeviceMemoryResource, stream: Stream) -> None:
-        if not mr.supports_block_use_tracking:
-            return
-        gate, order = Gate(), list[str]()
-        block = mr.allocate(4096)
-        with Stream(mr.driver) as reader:
-            gate.hold(stream)
-            stream.launch(order.append, "write")
-            mr.finish_block_use(block, stream, "write")
-            mr.prepare_block_use(block, reader, "read")
-            reader.launch(order.append, "read")
-            gate.open()
-            reader.synchronize()
-            stream.synchronize()
-        assert order == ["write", "read"]
-        mr.deallocate(block)
-
-    def test_freeing_waits_for_the_uses_of_other_streams(self, mr: DeviceMemoryResource, stream: Stream) -> None:
-        if not mr.supports_block_use_tracking:
-            return
-        gate = Gate()
-        block = mr.allocate(4096)
-        with Stream(mr.driver) as other:
-            gate.hold(other)
-            mr.finish_block_use(block, other, "read")
-            mr.deallocate(block, stream)
-            mr.reap_pending()
-            heir = mr.allocate(4096)
-            assert heir.ptr != block.ptr, "handed out again while another stream reads it"
-            gate.open()
-            other.synchronize()
-            stream.synchronize()
-        mr.reap_pending()
-        assert block.state == "freed"
-        mr.deallocate(heir)
-
-    def test_a_bad_access_is_refused(self, mr: DeviceMemoryResource, stream: Stream) -> None:
-        block = mr.allocate(64)
-        with pytest.raises((errors.InvalidArgument, errors.StreamMisuse)):
-            mr.prepare_block_use(block, stream, "scribble")
-        mr.deallocate(block)
 
     # --- Threads ---
 
@@ -349,9 +269,3 @@ class ResourceConformance:
             thread.join()
         assert failures == []
         assert (mr.bytes_outstanding, mr.counters["total_count"]) == (0, 8 * 300)
-
-
-def free_all(mr: DeviceMemoryResource, blocks: list[DeviceBlock]) -> None:
-    """Give all of them back."""
-    for block in blocks:
-        mr.deallocate(block)

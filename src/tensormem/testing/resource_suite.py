@@ -1,0 +1,66 @@
+"""Owns: what every part of the conformance suite of resources stands on: how one is made, and what may be left.
+
+Must not know: any particular resource, and what is promised (the parts say that).
+"""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tensormem.mr import DeviceBlock, DeviceMemoryResource, HostMemoryResource
+from tensormem.streams import Stream
+
+__all__ = ["Gate", "ResourceSuite", "free_all"]
+
+
+class Gate:
+    """Work that holds a stream until it is opened."""
+
+    def __init__(self) -> None:
+        self._open = threading.Event()
+
+    def hold(self, stream: Stream) -> None:
+        """Queue work on `stream` that waits for `open`."""
+        stream.launch(self._open.wait)
+
+    def open(self) -> None:
+        """Let the stream go on."""
+        self._open.set()
+
+
+class ResourceSuite:
+    """How the resource under test is made. Say it in `make_over` if it stands on an upstream, in `make` if not."""
+
+    def make_over(self, upstream: DeviceMemoryResource) -> DeviceMemoryResource:
+        """A fresh resource over `upstream` that has taken nothing from it yet."""
+        raise NotImplementedError("say how to make the resource")
+
+    def make(self) -> DeviceMemoryResource:
+        """A fresh resource with at least 64 MiB to give."""
+        return self.make_over(HostMemoryResource())
+
+    @property
+    def stands_on_an_upstream(self) -> bool:
+        """Whether `make_over` was given."""
+        return type(self).make_over is not ResourceSuite.make_over
+
+    @pytest.fixture
+    def mr(self) -> Iterator[DeviceMemoryResource]:
+        """What `make` builds; at the end nothing of it may be out."""
+        resource = self.make()
+        yield resource
+        resource.reap_pending()
+        assert resource.bytes_outstanding == 0, "a test left memory behind"
+
+    @pytest.fixture
+    def stream(self, mr: DeviceMemoryResource) -> Iterator[Stream]:
+        """A stream of the resource's driver."""
+        with Stream(mr.driver) as stream:
+            yield stream
+
+
+def free_all(mr: DeviceMemoryResource, blocks: list[DeviceBlock]) -> None:
+    """Give all of them back."""
+    for block in blocks:
+        mr.deallocate(block)
