@@ -27,11 +27,6 @@ class RetiredList {
     for (const Entry& entry : entries_) until->insert(until->end(), entry.until.begin(), entry.until.end());
   }
 
-  template <typename Visit>
-  void for_each(Visit visit) const {
-    for (const Entry& entry : entries_) visit(entry.item);
-  }
-
   // Moves every item that is proven done to `done`. Returns the first failed query, after looking at all of them.
   template <typename Container>
   Status take_done(StreamOrder& order, Container* done) {

@@ -22,6 +22,21 @@ class TestPinnedMemoryResource(ResourceConformance):
         return mr.PinnedMemoryResource()
 
 
+class TestElasticMemoryResource(ResourceConformance):
+    def make(self) -> mr.DeviceMemoryResource:
+        return mr.ElasticMemoryResource()
+
+
+class TestElasticMemoryResourceThatKeepsNothing(ResourceConformance):
+    def make(self) -> mr.DeviceMemoryResource:
+        return mr.ElasticMemoryResource(page_size="64KiB", release_threshold=0)
+
+
+class TestPoolOfElasticMemoryResource(ResourceConformance):
+    def make(self) -> mr.DeviceMemoryResource:
+        return mr.PoolMemoryResource(mr.ElasticMemoryResource())
+
+
 class TestCallbackMemoryResource(ResourceConformance):
     def make(self) -> mr.DeviceMemoryResource:
         kept: dict[int, ctypes.Array[ctypes.c_char]] = {}

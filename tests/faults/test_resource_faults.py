@@ -121,7 +121,11 @@ def test_whichever_upstream_allocation_fails_nothing_leaks(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", STACKS)
-@pytest.mark.parametrize("leaf", [mr.HostMemoryResource, mr.PinnedMemoryResource], ids=["host", "pinned"])
+@pytest.mark.parametrize(
+    "leaf",
+    [mr.HostMemoryResource, mr.PinnedMemoryResource, mr.ElasticMemoryResource],
+    ids=["host", "pinned", "elastic"],
+)
 def test_whichever_system_call_fails_nothing_leaks(name: str, leaf: Callable[[], Upstream]) -> None:
     use(STACKS[name](leaf()))  # what is set up once for the whole process is set up now
 

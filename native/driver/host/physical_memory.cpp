@@ -135,6 +135,7 @@ void PhysicalMemory::discard(Physical* physical) noexcept {
   const int own_fd = physical->owns_file ? physical->fd : -1;
   {
     const std::lock_guard lock(mutex_);
+    if (!physical->from_parent) retry_leftovers();
     if (has_slot && refused == 0) arena_.give_back(physical->slot);
     if (has_slot && refused != 0) arena_.keep_unpunched(physical->slot);
     all_.erase(physical->handle);

@@ -57,7 +57,7 @@ class PhysicalMemory {
   HugePages& huge_pages() noexcept { return huge_pages_; }
   std::uint64_t count() const noexcept;
   std::uint64_t committed_bytes() const noexcept;
-  // Slots and windows whose giving back the kernel refused; tried again with the next `create`.
+  // Slots and windows whose giving back the kernel refused; tried again with the next `create` or `destroy`.
   std::uint64_t leftover_count() const noexcept;
   bool is_valid() const noexcept;
 
