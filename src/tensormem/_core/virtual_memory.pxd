@@ -32,12 +32,10 @@ cdef class Mapping:
 cdef class VirtualMemoryManager:
     cdef unique_ptr[NativeManager] native
     cdef readonly Driver driver
-    cdef readonly bint closed
-    cdef object _ranges
-    cdef object _physicals
     cdef object __weakref__
 
     cdef int _check_open(self) except -1
+    cdef dict _held(self)
     cdef VirtualAddressRange _own_range(self, object value)
     cdef PhysicalAllocation _own_physical(self, object value)
     cdef int32_t _device(self, object device) except? -1

@@ -5,11 +5,11 @@ that makes them. The rules and the transactions are native; here their objects g
 Must not know: pools, tensors, how descriptors travel.
 """
 import enum
-import weakref
 
 cimport cython
 from cython.operator cimport dereference as deref, preincrement
 from libc.stdint cimport int32_t, uint64_t
+from libcpp cimport bool as cbool
 from libcpp.map cimport map as cmap
 from libcpp.utility cimport move, pair
 from libcpp.vector cimport vector
@@ -260,7 +260,10 @@ cdef class Mapping:
     @property
     def is_live(self):
         """Whether all of it is still mapped where it was mapped."""
-        return self.range.native.get().is_current(self.offset, self.size, self._serial).ok()
+        cdef cbool live
+        with nogil:
+            live = self.range.native.get().is_current(self.offset, self.size, self._serial).ok()
+        return live
 
     @property
     def access(self):
@@ -278,8 +281,10 @@ cdef class Mapping:
         return self
 
     def __exit__(self, *failure):
-        if self.is_live:
-            self.unmap()
+        cdef Status status
+        with nogil:
+            status = self.range.native.get().unmap_rest(self.offset, self.size, self._serial)
+        check(move(status))
 
     def __eq__(self, other):
         cdef Mapping that
@@ -314,6 +319,20 @@ cdef Mapping _mapping(VirtualAddressRange va, PhysicalAllocation physical, uint6
     return mapping
 
 
+cdef list _parts(object physicals):
+    try:
+        return list(physicals)
+    except TypeError:
+        raise errors.InvalidArgument(f"physical memory is needed, not {type(physicals).__name__}") from None
+
+
+cdef int32_t _descriptor(object fd) except? -1:
+    number = fd.fileno() if hasattr(fd, "fileno") else fd
+    if not isinstance(number, int) or not -(2**31) <= number < 2**31:
+        raise errors.InvalidArgument(f"a file descriptor is needed, not {fd!r:.80}")
+    return number
+
+
 cdef class VirtualMemoryManager:
     """See `tensormem.VirtualMemoryManager`, which finds the driver by name."""
 
@@ -322,8 +341,6 @@ cdef class VirtualMemoryManager:
             raise errors.InvalidArgument("a manager is made once")
         check(NativeManager.open(driver.native[0], device, &self.native))
         self.driver = driver
-        self._ranges = weakref.WeakSet()
-        self._physicals = weakref.WeakSet()
 
     # --- Who it is ---
 
@@ -347,14 +364,20 @@ cdef class VirtualMemoryManager:
         check(self.driver.native.granularity(self._device(device), &granularity))
         return granularity.minimum, granularity.recommended
 
+    @property
+    def whole_handles(self):
+        """Whether physical memory is mapped whole and from 0, and unmapped whole, as GPUs do it."""
+        self._check_open()
+        return self.native.get().granularity().whole_handles
+
     def memory_info(self, device=None):
         """What the device has, and what this manager holds: a dict of bytes and counts."""
-        cdef const VmmCounters* held
         free, total = self.driver.memory_info(self._device(device))
-        held = &self.native.get().counters()
+        return {"free_bytes": free, "total_bytes": total, **self._held()}
+
+    cdef dict _held(self):
+        cdef const VmmCounters* held = &self.native.get().counters()
         return {
-            "free_bytes": free,
-            "total_bytes": total,
             "reserved_bytes": held.reserved_bytes.load(),
             "physical_bytes": held.physical_bytes.load(),
             "mapped_bytes": held.mapped_bytes.load(),
@@ -382,7 +405,6 @@ cdef class VirtualMemoryManager:
             status = self.native.get().reserve(nbytes, boundary, &va.native)
         check(move(status))
         va.manager = self
-        self._ranges.add(va)
         return va
 
     def release(self, va):
@@ -411,7 +433,6 @@ cdef class VirtualMemoryManager:
             status = self.native.get().alloc_physical(nbytes, ordinal, options, &physical.native)
         check(move(status))
         physical.manager = self
-        self._physicals.add(physical)
         return physical
 
     def free_physical(self, physical):
@@ -434,15 +455,16 @@ cdef class VirtualMemoryManager:
         its seals and, if given, its size are checked first.
         """
         cdef PhysicalAllocation physical = PhysicalAllocation.__new__(PhysicalAllocation)
-        cdef int32_t descriptor = fd.fileno() if hasattr(fd, "fileno") else fd
         cdef int32_t ordinal = self._device(device)
         cdef uint64_t expected = 0 if size is None else size_of(size)
+        cdef int32_t descriptor = _descriptor(fd)
         cdef Status status
+        if size is not None and expected == 0:
+            raise errors.InvalidSize(size)
         with nogil:
             status = self.native.get().import_physical(descriptor, ordinal, expected, &physical.native)
         check(move(status))
         physical.manager = self
-        self._physicals.add(physical)
         return physical
 
     cdef PhysicalAllocation _adopt(self, PhysicalPtr native):
@@ -470,7 +492,7 @@ cdef class VirtualMemoryManager:
         cdef uint64_t serial = 0
         cdef uint64_t skip = size_of(physical_offset)
         cdef Status status
-        parts = [physical] if single else list(physical)
+        parts = [physical] if single else _parts(physical)
         if not parts:
             raise errors.InvalidArgument("there is nothing to map")
         if not single and (size is not None or skip != 0):
@@ -554,30 +576,33 @@ cdef class VirtualMemoryManager:
         """What a device may do everywhere in the part."""
         cdef VirtualAddressRange range_ = self._own_range(va)
         cdef NativeAccess access = NativeAccess.none
+        cdef int32_t ordinal = self._device(device)
         cdef uint64_t start = size_of(offset)
         cdef uint64_t nbytes = _rest(range_, start) if size is None else size_of(size)
-        check(range_.native.get().get_access(start, nbytes, self._device(device), &access))
+        cdef Status status
+        with nogil:
+            status = range_.native.get().get_access(start, nbytes, ordinal, &access)
+        check(move(status))
         return _FLAGS[<int>access]
 
     # --- The end ---
 
+    @property
+    def closed(self):
+        """Whether it was closed: nothing can be made or changed with it any more."""
+        return self.native.get() is NULL or self.native.get().is_closed()
+
     def close(self):
-        """Unmap everything that it mapped, free its pages, release its addresses, in this order. Once or many times."""
-        cdef VirtualAddressRange va
+        """Unmap everything that it mapped, free its pages, release its addresses, in this order. Once or many times.
+
+        Goes as far as it can: what the system refuses is raised at the end, and tried again by the next `close`.
+        """
         cdef Status status
         if self.native.get() is NULL:
             return
-        self.closed = True
-        ranges, physicals = list(self._ranges), list(self._physicals)
-        for each in ranges:
-            va = each
-            with nogil:
-                status = va.native.get().unmap_all()
-            check(move(status))
-        for each in physicals:
-            each.close()
-        for each in ranges:
-            each.close()
+        with nogil:
+            status = self.native.get().close()
+        check(move(status))
 
     def __enter__(self):
         self._check_open()
@@ -587,9 +612,9 @@ cdef class VirtualMemoryManager:
         self.close()
 
     def __repr__(self):
-        if self.closed or self.native.get() is NULL:
+        if self.closed:
             return f"<VirtualMemoryManager of {self.where}, closed>"
-        held = self.memory_info()
+        held = self._held()
         return (
             f"<VirtualMemoryManager of {self.where}: {format_size(held['reserved_bytes'])} reserved, "
             f"{format_size(held['physical_bytes'])} physical, {format_size(held['mapped_bytes'])} mapped>"
@@ -600,7 +625,7 @@ cdef class VirtualMemoryManager:
     cdef int _check_open(self) except -1:
         if self.native.get() is NULL:
             raise errors.InvalidArgument("the manager was not initialised")
-        if self.closed:
+        if self.native.get().is_closed():
             raise errors.UseAfterRelease(0, what="the manager was closed")
         return 0
 
@@ -631,6 +656,7 @@ cdef class VirtualMemoryManager:
         elif text == self.driver.name:
             text = f"{kind}:0"
         name, _, ordinal = text.partition(":")
-        if name not in (kind, self.driver.name) or not ordinal.isdecimal() or int(ordinal) >= self.driver.device_count:
+        known = name in (kind, self.driver.name) and ordinal.isdecimal() and len(ordinal) < 10
+        if not known or int(ordinal) >= self.driver.device_count:
             raise errors.InvalidArgument(f"{device!r:.80} is no device of the {self.driver.name} driver")
         return int(ordinal)
