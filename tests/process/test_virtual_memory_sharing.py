@@ -8,15 +8,17 @@ import multiprocessing
 import os
 import socket
 import struct
+import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Callable, Iterator
-from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 
 import pytest
 
 from support.holdings import nothing_left_behind
+from support.neighbours import TIME_LIMIT, answer, bytes_of, echo, first_bytes, received
 from support.python_processes import check_python
 from tensormem import errors
 from tensormem.vmm import PhysicalAllocation, VirtualMemoryManager, receive_physical, send_physical
@@ -37,16 +39,6 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
     here, there = socket.socketpair()
     with here, there:
         yield here, there
-
-
-def bytes_of(physical: PhysicalAllocation, nbytes: int, put: bytes = b"") -> bytes:
-    """Reads the beginning of the memory, and then writes there."""
-    vmm = physical.manager
-    with vmm.reserve(physical.size) as va:
-        vmm.map(va, physical, access="read_write")
-        found = ctypes.string_at(va.base, nbytes)
-        ctypes.memmove(va.base, put, len(put))
-    return found
 
 
 def memory_file(size: int, seals: int = SEALS) -> int:
@@ -99,10 +91,7 @@ def test_a_process_that_inherited_nothing_gets_it_over_a_socket_and_may_die(vmm:
 
 
 def run_with_descriptor(source: str, fd: int) -> int:
-    import subprocess
-    import textwrap
-
-    return subprocess.run([sys.executable, "-c", textwrap.dedent(source)], pass_fds=(fd,), timeout=100).returncode
+    return subprocess.run([sys.executable, "-c", textwrap.dedent(source)], pass_fds=(fd,), timeout=TIME_LIMIT).returncode
 
 
 def hostile_descriptors() -> dict[str, Callable[[], int]]:
@@ -240,23 +229,6 @@ def test_a_message_that_nobody_receives_keeps_no_memory(vmm: VirtualMemoryManage
 # --- Through multiprocessing ---
 
 
-def answer(physical: PhysicalAllocation, connection: Connection) -> None:
-    connection.send(bytes_of(physical, 5, put=b"child"))
-    connection.close()
-
-
-def echo(queue: "multiprocessing.SimpleQueue[PhysicalAllocation | bytes]", back: Connection) -> None:
-    arrived = queue.get()
-    assert isinstance(arrived, PhysicalAllocation)
-    back.send(bytes_of(arrived, 5, put=b"queue"))
-    back.send(arrived)
-    assert back.recv() == "got it"
-
-
-def first_bytes(physical: PhysicalAllocation) -> bytes:
-    return bytes_of(physical, 5)
-
-
 @contextlib.contextmanager
 def child(context: BaseContext, target: Callable[..., None], *arguments: object) -> Iterator[None]:
     process = context.Process(target=target, args=arguments)  # type: ignore[attr-defined]
@@ -264,7 +236,7 @@ def child(context: BaseContext, target: Callable[..., None], *arguments: object)
     try:
         yield
     finally:
-        process.join(100)
+        process.join(TIME_LIMIT)
         assert process.exitcode == 0
         process.close()
 
@@ -275,8 +247,9 @@ def test_memory_given_to_a_new_process_is_the_same_memory(vmm: VirtualMemoryMana
     with vmm.alloc_physical(HUGE, exportable=True) as physical:
         bytes_of(physical, 1, put=b"hello")
         here, there = context.Pipe()
-        with here, there, child(context, answer, physical, there):
-            assert here.recv() == b"hello"
+        with here, child(context, answer, physical, there):
+            there.close()
+            assert received(here) == b"hello"
         assert bytes_of(physical, 5) == b"child"
 
 
@@ -290,7 +263,6 @@ def test_nothing_is_left_of_processes_that_were_given_memory() -> None:
             vmm, context = VirtualMemoryManager(), multiprocessing.get_context("spawn")
             physical = vmm.alloc_physical(4096, exportable=True)
             def start():
-                process = context.Process(target=os.fspath, args=(physical,))
                 process = context.Process(target=repr, args=(physical,))
                 process.start()
                 process.join()
@@ -311,10 +283,11 @@ def test_memory_goes_through_queues_and_pipes_both_ways(vmm: VirtualMemoryManage
         bytes_of(physical, 1, put=b"hello")
         here, there = context.Pipe()
         queue = context.SimpleQueue()
-        with here, there, child(context, echo, queue, there):
+        with here, child(context, echo, queue, there):
+            there.close()
             queue.put(physical)
-            assert here.recv() == b"hello"
-            with here.recv() as returned:
+            assert received(here) == b"hello"
+            with received(here) as returned:
                 assert bytes_of(returned, 5) == b"queue"
                 assert returned.manager is not vmm and returned != physical
             here.send("got it")
@@ -335,7 +308,7 @@ def test_what_arrives_survives_the_closing_of_earlier_arrivals(vmm: VirtualMemor
         with here, there:
             for _ in range(2):
                 here.send(physical)
-                arrived = there.recv()
+                arrived = received(there)
                 assert bytes_of(arrived, 1) == b"\0"
                 arrived.manager.close()
 

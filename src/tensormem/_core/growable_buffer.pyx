@@ -138,6 +138,7 @@ cdef class GrowableBuffer:
     cdef int _set_page_count(self, uint64_t count) except -1:
         cdef uint64_t have = len(self._pages)
         if count > have:
+            self._check_room((count - have) * self._page)
             fresh = [
                 self._vmm.alloc_physical(self._page, near=self._range.base + i * self._page) for i in range(have, count)
             ]
@@ -148,6 +149,13 @@ cdef class GrowableBuffer:
             for page in self._pages[count:]:
                 page.close()
             del self._pages[count:]
+        return 0
+
+    cdef int _check_room(self, uint64_t nbytes) except -1:
+        # Asked at once, so that a hopeless wish does not first take all there is, page by page.
+        free, _ = self._vmm.driver.memory_info()
+        if nbytes > <uint64_t>free:
+            raise errors.OutOfPhysicalMemory(nbytes, free)
         return 0
 
     cdef VirtualAddressRange _open(self):
