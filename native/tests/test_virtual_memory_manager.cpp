@@ -1,6 +1,4 @@
 // The manager over a driver with the rules of a GPU's, whose every call fails in turn; and from eight threads at once.
-#include "vmm/virtual_memory_manager.hpp"
-
 #include <atomic>
 #include <cstring>
 #include <thread>
@@ -9,6 +7,7 @@
 #include "driver/host/host_driver.hpp"
 #include "tests/check.hpp"
 #include "tests/whole_handle_driver.hpp"
+#include "vmm/virtual_memory_manager.hpp"
 
 namespace tensormem {
 namespace {
@@ -42,9 +41,7 @@ MapRequest whole(const PhysicalPtr& physical, std::uint64_t page) {
   return MapRequest{physical, page * kPage, 0, physical->size()};
 }
 
-char* at(const AddressRange& range, std::uint64_t page) {
-  return reinterpret_cast<char*>(range.base() + page * kPage);
-}
+char* at(const AddressRange& range, std::uint64_t page) { return reinterpret_cast<char*>(range.base() + page * kPage); }
 
 bool are_same(const MappingTable::Mappings& left, const MappingTable::Mappings& right) {
   if (left.size() != right.size()) return false;

@@ -43,9 +43,13 @@ class Ranges:
     def picture(self) -> object:
         info = dict(self.vmm.memory_info())
         driver = {name: count for name, count in held().items() if name != "leftovers"}
-        return [self._mappings(self.va), self._mappings(self.other), self.other.released, driver, info["mapped_bytes"]] + [
-            info[name] for name in ("reserved_bytes", "physical_bytes", "ranges", "physicals", "mappings")
-        ]
+        return [
+            self._mappings(self.va),
+            self._mappings(self.other),
+            self.other.released,
+            driver,
+            info["mapped_bytes"],
+        ] + [info[name] for name in ("reserved_bytes", "physical_bytes", "ranges", "physicals", "mappings")]
 
     def _mappings(self, va: VirtualAddressRange) -> object:
         known = [*self.pages, self.block, self.shared]

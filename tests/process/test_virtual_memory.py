@@ -48,7 +48,7 @@ def refused(kind, call):
 
 # What each source does last has to fault; everything before has to work.
 FAULTS = {
-    "reading mapped memory without access": 'vmm.map(va, pages); ctypes.string_at(va.base, 1)',
+    "reading mapped memory without access": "vmm.map(va, pages); ctypes.string_at(va.base, 1)",
     "reading a range set to none": 'go(); vmm.set_access(va, None, "none", size=HUGE); ctypes.string_at(va.base, 1)',
     "writing a range set to read": 'go(); vmm.set_access(va, None, "read", size=HUGE); look(); ctypes.memset(va.base, 1, 1)',
     "writing a page set to read": 'go(); vmm.set_access(va, None, "read", offset=PAGE, size=PAGE); '

@@ -21,7 +21,7 @@ from support.holdings import nothing_left_behind
 from support.neighbours import TIME_LIMIT, answer, bytes_of, echo, first_bytes, received
 from support.python_processes import check_python
 from tensormem import errors
-from tensormem.vmm import PhysicalAllocation, VirtualMemoryManager, receive_physical, send_physical
+from tensormem.vmm import VirtualMemoryManager, receive_physical, send_physical
 
 PAGE = 4096
 HUGE = 2 << 20
@@ -91,7 +91,9 @@ def test_a_process_that_inherited_nothing_gets_it_over_a_socket_and_may_die(vmm:
 
 
 def run_with_descriptor(source: str, fd: int) -> int:
-    return subprocess.run([sys.executable, "-c", textwrap.dedent(source)], pass_fds=(fd,), timeout=TIME_LIMIT).returncode
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(source)], pass_fds=(fd,), timeout=TIME_LIMIT
+    ).returncode
 
 
 def hostile_descriptors() -> dict[str, Callable[[], int]]:
@@ -315,6 +317,5 @@ def test_what_arrives_survives_the_closing_of_earlier_arrivals(vmm: VirtualMemor
 
 def test_memory_that_is_not_exportable_is_refused_by_name(vmm: VirtualMemoryManager) -> None:
     here, there = multiprocessing.Pipe()
-    with here, there, nothing_left_behind():
-        with pytest.raises(errors.InvalidArgument, match="exportable"):
-            here.send(vmm.alloc_physical(PAGE))
+    with here, there, nothing_left_behind(), pytest.raises(errors.InvalidArgument, match="exportable"):
+        here.send(vmm.alloc_physical(PAGE))

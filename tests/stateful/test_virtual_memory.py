@@ -121,7 +121,7 @@ class VirtualMemoryMachine(RuleBasedStateMachine):
         else:
             refused(errors.NotMapped, call)
 
-    @precondition(lambda self: self.mappings)
+    @precondition(lambda self: self.mappings and self.ranges)
     @rule(data=st.data(), at=st.integers(0, RANGE_PAGES - 1))
     def move(self, data: st.DataObject, at: int) -> None:
         mapping, number = data.draw(st.sampled_from(self.mappings))
@@ -253,7 +253,7 @@ def refused(kind: type[errors.TensormemError] | tuple[type[errors.TensormemError
 
 def test_random_calls_agree_with_a_dict_of_pages_and_leave_nothing() -> None:
     before = held()
-    options = settings(max_examples=60, stateful_step_count=40, deadline=None)
+    options = settings(max_examples=25, stateful_step_count=30, deadline=None)
     run_state_machine_as_test(VirtualMemoryMachine, settings=options)  # type: ignore[no-untyped-call]
     after = held()
     assert {**after, "descriptors": 0} == {**before, "descriptors": 0}

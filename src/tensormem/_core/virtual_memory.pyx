@@ -43,14 +43,15 @@ class AccessFlags(enum.StrEnum):
     READ_WRITE = "read_write"
 
 
-_NUMBERS = {AccessFlags.NONE: 0, AccessFlags.READ: 1, AccessFlags.READ_WRITE: 3}
-_FLAGS = {number: flags for flags, number in _NUMBERS.items()}
+cdef dict _NUMBERS = {AccessFlags.NONE: 0, AccessFlags.READ: 1, AccessFlags.READ_WRITE: 3}
+cdef dict _FLAGS = {number: flags for flags, number in _NUMBERS.items()}
 
 
 cdef NativeAccess _access(object access) except *:
-    if not isinstance(access, str) or access not in _NUMBERS:
+    number = _NUMBERS.get(access) if isinstance(access, str) else None
+    if number is None:
         raise errors.InvalidArgument(f"access is one of {', '.join(_NUMBERS)}, not {access!r:.80}")
-    return <NativeAccess><int>_NUMBERS[access]
+    return <NativeAccess><int>number
 
 
 @cython.final
@@ -236,6 +237,7 @@ cdef uint64_t _rest(VirtualAddressRange va, uint64_t offset):
 
 
 @cython.final
+@cython.freelist(64)
 cdef class Mapping:
     """The edge between addresses and pages: `size` bytes of `physical` at `offset` of `range`. Made by
     `VirtualMemoryManager.map`; the range owns it, so it may be dropped.
@@ -321,9 +323,12 @@ cdef Mapping _mapping(VirtualAddressRange va, PhysicalAllocation physical, uint6
 
 cdef list _parts(object physicals):
     try:
-        return list(physicals)
+        parts = list(physicals)
     except TypeError:
         raise errors.InvalidArgument(f"physical memory is needed, not {type(physicals).__name__}") from None
+    if not parts:
+        raise errors.InvalidArgument("there is nothing to map")
+    return parts
 
 
 cdef int32_t _descriptor(object fd) except? -1:
@@ -485,38 +490,42 @@ cdef class VirtualMemoryManager:
         cdef NativeAccess flags = NativeAccess.none if access is None else _access(access)
         cdef int32_t ordinal = self._device(device)
         cdef uint64_t at = size_of(offset)
-        cdef bint single = isinstance(physical, PhysicalAllocation)
         cdef vector[MapRequest] requests
-        cdef MapRequest request
-        cdef PhysicalAllocation pages
         cdef uint64_t serial = 0
-        cdef uint64_t skip = size_of(physical_offset)
         cdef Status status
-        parts = [physical] if single else _parts(physical)
-        if not parts:
-            raise errors.InvalidArgument("there is nothing to map")
-        if not single and (size is not None or skip != 0):
+        cdef list parts
+        if isinstance(physical, PhysicalAllocation):
+            at = self._ask(&requests, physical, at, size_of(physical_offset), size)
+            with nogil:
+                status = range_.native.get().map(requests, ordinal, flags, &serial)
+            check(move(status))
+            return _mapping(range_, physical, requests[0].offset, requests[0].size, requests[0].physical_offset, serial)
+        parts = _parts(physical)
+        if size is not None or size_of(physical_offset) != 0:
             raise errors.InvalidArgument("a sequence is mapped whole: `size` and `physical_offset` are for one")
         for part in parts:
-            pages = self._own_physical(part)
-            request.physical = pages.native
-            request.offset = at
-            request.physical_offset = skip
-            request.size = pages.native.get().size() - skip if skip < pages.native.get().size() else 0
-            if size is not None:
-                request.size = size_of(size)
-            elif request.size == 0:
-                raise errors.InvalidOffset(skip, 0, pages.size, what="the physical memory ends before that")
-            at += request.size
-            requests.push_back(request)
+            at = self._ask(&requests, part, at, 0, None)
         with nogil:
             status = range_.native.get().map(requests, ordinal, flags, &serial)
         check(move(status))
-        if single:
-            return _mapping(range_, pages, request.offset, request.size, skip, serial)
         return [
             _mapping(range_, parts[i], requests[i].offset, requests[i].size, 0, serial) for i in range(requests.size())
         ]
+
+    cdef uint64_t _ask(self, vector[MapRequest]* requests, object physical, uint64_t at, uint64_t skip,
+                       object size) except? 0xFFFFFFFFFFFFFFFF:
+        # Adds what is to be mapped at `at`; gives the offset behind it.
+        cdef PhysicalAllocation pages = self._own_physical(physical)
+        cdef uint64_t whole = pages.native.get().size()
+        cdef MapRequest request
+        if size is None and skip >= whole:
+            raise errors.InvalidOffset(skip, 0, whole, what="the physical memory ends before that")
+        request.physical = pages.native
+        request.offset = at
+        request.physical_offset = skip
+        request.size = whole - skip if size is None else size_of(size)
+        requests.push_back(request)
+        return at + request.size
 
     def unmap(self, va, offset=0, size=None):
         """Take the pages from behind these addresses (to the end of the range, unless told), which stay reserved."""

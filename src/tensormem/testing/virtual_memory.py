@@ -288,7 +288,9 @@ class VirtualMemoryConformance:
     ) -> None:
         physicals = [vmm.alloc_physical(nbytes) for nbytes in (page, 3 * page, page)]
         mappings = vmm.map(va, physicals, page, access="read_write")
-        assert [(m.offset, m.physical) for m in mappings] == list(zip((page, 2 * page, 5 * page), physicals, strict=True))
+        assert [(m.offset, m.physical) for m in mappings] == list(
+            zip((page, 2 * page, 5 * page), physicals, strict=True)
+        )
         assert vmm.get_access(va, offset=page, size=5 * page) == "read_write"
         mappings[1].unmap()
         assert [m.is_live for m in mappings] == [True, False, True]
