@@ -10,13 +10,14 @@ import time
 from collections.abc import Callable
 
 import tensormem as tm
-from tour_stops import blocks, machine, mistakes, pages, sharing, stacks, streams
+from tour_stops import blocks, machine, mappings, mistakes, pages, sharing, stacks, streams
 from tour_stops.guide import Guide
 from tour_stops.resident import memory_file_bytes, resident_bytes
 
 STOPS: tuple[tuple[str, Callable[[Guide], None]], ...] = (
     (machine.TITLE, machine.show),
     (pages.TITLE, pages.show),
+    (mappings.TITLE, mappings.show),
     (sharing.TITLE, sharing.show),
     (streams.TITLE, streams.show),
     (blocks.TITLE, blocks.show),

@@ -9,7 +9,7 @@
 
 namespace tensormem::test {
 
-class FailingDriver final : public Driver {
+class FailingDriver : public Driver {
  public:
   // The `nth` call from now on fails, once; 0: none does.
   void fail_at(std::uint64_t nth) {

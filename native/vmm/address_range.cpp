@@ -10,8 +10,6 @@ namespace tensormem {
 
 namespace {
 
-std::atomic<std::uint64_t> next_serial{1};
-
 Status no_memory_for_books() {
   return Status::fail(Code::out_of_memory, "no memory to note a mapping", sizeof(Mapping));
 }
@@ -35,6 +33,11 @@ AddressRange::~AddressRange() {
   if (!close().ok() && !close().ok()) forget(0, size_);
 }
 
+std::uint64_t AddressRange::take_serial() noexcept {
+  static std::atomic<std::uint64_t> next{1};
+  return next.fetch_add(1);
+}
+
 // --- Checks ------------------------------------------------------------------------------------------------------
 
 bool AddressRange::is_released() const noexcept {
@@ -48,6 +51,9 @@ Status AddressRange::check_open() const noexcept {
 }
 
 Status AddressRange::check_range(std::uint64_t offset, std::uint64_t size) const noexcept {
+  if (offset >= size_) {
+    return Status::fail(Code::invalid_offset, "it begins outside the range", offset, size, size_);
+  }
   if (size == 0) return Status::fail(Code::invalid_size, "the range is empty", size);
   if (!range_within(offset, size, size_)) {
     return Status::fail(Code::invalid_offset, "it ends outside the range", offset, size, size_);
@@ -63,11 +69,14 @@ Status AddressRange::check_range(std::uint64_t offset, std::uint64_t size) const
 
 Status AddressRange::check_request(const MapRequest& request) const noexcept {
   const PhysicalAllocation& physical = *request.physical;
-  TM_TRY(check_range(request.offset, request.size));
-  if (!is_aligned(request.physical_offset, rules_.granularity) ||
-      !range_within(request.physical_offset, request.size, physical.size())) {
-    return Status::fail(Code::invalid_offset, "the pages are not inside the physical memory, on its granularity",
+  if (!is_aligned(request.physical_offset, rules_.granularity)) {
+    return Status::fail(Code::invalid_offset, "the physical offset is not a multiple of the granularity",
                         request.physical_offset, request.size, physical.size());
+  }
+  TM_TRY(check_range(request.offset, request.size));
+  if (!range_within(request.physical_offset, request.size, physical.size())) {
+    return Status::fail(Code::invalid_offset, "the pages end outside the physical memory", request.physical_offset,
+                        request.size, physical.size());
   }
   if (rules_.whole_handles && (request.physical_offset != 0 || request.size != physical.size())) {
     return Status::fail(Code::not_supported, "this driver maps physical memory whole and from 0");
@@ -85,9 +94,8 @@ Status AddressRange::check_whole(std::uint64_t offset, std::uint64_t size) const
 
 // --- Map -----------------------------------------------------------------------------------------------------------
 
-Status AddressRange::note(const MapRequest& request, std::uint64_t serial, const AccessSet& access) {
-  TM_TRY(table_.check_free(request.offset, request.size));
-  TM_TRY(request.physical->acquire());
+// The caller holds a mapping of the physical memory for it; it is let go if it cannot be noted.
+Status AddressRange::note(const MapRequest& request, std::uint64_t serial, const AccessSet& access) noexcept {
   try {
     table_.add(request.offset, Mapping{request.size, request.physical, request.physical_offset, serial, access});
   } catch (const std::bad_alloc&) {
@@ -117,25 +125,32 @@ Status AddressRange::map(const std::vector<MapRequest>& requests, std::int32_t d
   const std::lock_guard lock(mutex_);
   TM_TRY(check_open());
   for (const MapRequest& request : requests) TM_TRY(check_request(request));
-  const std::uint64_t fresh = next_serial.fetch_add(1);
+  const std::uint64_t fresh = take_serial();
   std::size_t noted = 0;
   std::size_t mapped = 0;
   Status status;
   for (; noted < requests.size() && status.ok(); noted += status.ok() ? 1 : 0) {
-    status = note(requests[noted], fresh, AccessSet());
+    status = table_.check_free(requests[noted].offset, requests[noted].size);
+    if (status.ok()) status = requests[noted].physical->acquire();
+    if (status.ok()) status = note(requests[noted], fresh, AccessSet());
   }
   if (status.ok()) status = map_all(requests, device, access, &mapped);
   if (status.ok()) {
     *serial = fresh;
     return {};
   }
-  for (std::size_t i = 0; i < noted; ++i) {
+  undo_map(requests, noted, mapped);
+  return status;
+}
+
+// The last one first, so that no step back needs more memory areas than the steps forth had.
+void AddressRange::undo_map(const std::vector<MapRequest>& requests, std::size_t noted, std::size_t mapped) noexcept {
+  for (std::size_t i = noted; i-- > 0;) {
     const MapRequest& request = requests[i];
     // What the driver will not take back stays noted, because it is there.
     if (i < mapped && !driver_.unmap(base_ + request.offset, request.size).ok()) continue;
     forget(request.offset, request.size);
   }
-  return status;
 }
 
 Status AddressRange::map_all(const std::vector<MapRequest>& requests, std::int32_t device, AccessFlags access,
@@ -172,9 +187,34 @@ Status AddressRange::unmap_serial(std::uint64_t offset, std::uint64_t size, std:
   return unmap_locked(offset, size);
 }
 
+// A part of it may be gone, and all of the addresses.
+Status AddressRange::unmap_rest(std::uint64_t offset, std::uint64_t size, std::uint64_t serial) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (released_) return {};
+  for (std::uint64_t at = offset; at < offset + size;) {
+    std::uint64_t part = 0;
+    if (!table_.next_of(serial, &at, &part) || at >= offset + size) return {};
+    part = std::min(part, offset + size - at);
+    TM_TRY(unmap_locked(at, part));
+    at += part;
+  }
+  return {};
+}
+
 Status AddressRange::unmap_locked(std::uint64_t offset, std::uint64_t size) noexcept {
   TM_TRY(table_.check_mapped(offset, size));
   TM_TRY(check_whole(offset, size));
+  Status status = split(offset, size);
+  if (status.ok()) status = unmap_pieces(offset, size);
+  if (status.ok()) {
+    forget(offset, size);
+    return {};
+  }
+  rejoin(offset, size);
+  return status;
+}
+
+Status AddressRange::split(std::uint64_t offset, std::uint64_t size) noexcept {
   Status status;
   const std::uint64_t before = table_.all().size();
   try {
@@ -184,16 +224,13 @@ Status AddressRange::unmap_locked(std::uint64_t offset, std::uint64_t size) noex
     status = no_memory_for_books();
   }
   counters_->mappings += table_.all().size() - before;
-  if (status.ok()) status = unmap_pieces(offset, size);
-  if (status.ok()) {
-    forget(offset, size);
-    return {};
-  }
-  const std::uint64_t split = table_.all().size();
-  table_.rejoin_at(offset);
-  table_.rejoin_at(offset + size);
-  counters_->mappings -= split - table_.all().size();
   return status;
+}
+
+void AddressRange::rejoin(std::uint64_t offset, std::uint64_t size) noexcept {
+  const std::uint64_t split = table_.all().size();
+  table_.rejoin(offset, size);
+  counters_->mappings -= split - table_.all().size();
 }
 
 // One call where the driver can; otherwise one for each mapping, and those that are gone are put back on failure.
@@ -207,10 +244,20 @@ Status AddressRange::unmap_pieces(std::uint64_t offset, std::uint64_t size) noex
     if (status.ok()) done = at + mapping.size;
   });
   if (status.ok()) return {};
-  table_.for_each(offset, done - offset, [&](std::uint64_t at, Mapping& mapping) {
-    if (!map_noted(at, mapping).ok() || !restore_access(at, mapping).ok()) mapping.access = AccessSet();
-  });
+  put_back(offset, done);
   return status;
+}
+
+// What the driver will not take again is gone, and the books say so.
+void AddressRange::put_back(std::uint64_t offset, std::uint64_t end) noexcept {
+  while (offset < end) {
+    const Mapping& mapping = table_.all().find(offset)->second;
+    const std::uint64_t next = offset + mapping.size;
+    const bool is_mapped = map_noted(offset, mapping).ok();
+    if (is_mapped && !restore_access(offset, mapping).ok()) table_.forget_access(offset);
+    if (!is_mapped) forget(offset, next - offset);
+    offset = next;
+  }
 }
 
 Status AddressRange::restore_access(std::uint64_t offset, const Mapping& mapping) noexcept {
@@ -232,21 +279,12 @@ Status AddressRange::set_access(std::uint64_t offset, std::uint64_t size, std::i
   TM_TRY(check_range(offset, size));
   TM_TRY(table_.check_mapped(offset, size));
   TM_TRY(check_whole(offset, size));
-  const std::uint64_t before = table_.all().size();
-  Status status;
-  try {
-    table_.split_at(offset);
-    table_.split_at(offset + size);
-    status = driver_.set_access(base_ + offset, size, device, access);
-  } catch (const std::bad_alloc&) {
-    status = no_memory_for_books();
-  }
+  Status status = split(offset, size);
+  if (status.ok()) status = driver_.set_access(base_ + offset, size, device, access);
   if (status.ok()) {
     table_.for_each(offset, size, [&](std::uint64_t, Mapping& mapping) { mapping.access.set(device, access); });
   }
-  table_.rejoin_at(offset);
-  table_.rejoin_at(offset + size);
-  counters_->mappings += table_.all().size() - before;
+  rejoin(offset, size);
   return status;
 }
 
@@ -264,60 +302,6 @@ Status AddressRange::get_access(std::uint64_t offset, std::uint64_t size, std::i
   }
   *access = least;
   return {};
-}
-
-// --- Move ----------------------------------------------------------------------------------------------------------
-
-Status AddressRange::move(std::uint64_t offset, std::uint64_t size, std::uint64_t serial, AddressRange& target,
-                          std::uint64_t new_offset, std::uint64_t* new_serial) noexcept try {
-  std::unique_lock mine(mutex_, std::defer_lock);
-  std::unique_lock theirs(target.mutex_, std::defer_lock);
-  if (&target == this) {
-    mine.lock();
-  } else {
-    std::lock(mine, theirs);
-  }
-  TM_TRY(check_open());
-  TM_TRY(target.check_open());
-  TM_TRY(table_.check_serial(offset, size, serial));
-  TM_TRY(target.check_range(new_offset, size));
-  TM_TRY(target.table_.check_free(new_offset, size));
-  MappingTable::Mappings moving;
-  table_.for_each(offset, size, [&](std::uint64_t at, Mapping& mapping) { moving.emplace(at, mapping); });
-  const std::uint64_t fresh = next_serial.fetch_add(1);
-  Status status = target.receive(moving, offset, new_offset, fresh);
-  if (!status.ok()) return status;
-  status = unmap_locked(offset, size);
-  if (!status.ok()) {
-    (void)target.unmap_locked(new_offset, size).ok();
-    return status;
-  }
-  *new_serial = fresh;
-  return {};
-} catch (const std::bad_alloc&) {
-  return no_memory_for_books();
-}
-
-// Maps copies of the mappings, each as far from `to` as it is from `from`. All of them or none.
-Status AddressRange::receive(const MappingTable::Mappings& moving, std::uint64_t from, std::uint64_t to,
-                             std::uint64_t serial) {
-  Status status;
-  std::uint64_t end = to;
-  for (const auto& [at, mapping] : moving) {
-    const std::uint64_t offset = at - from + to;
-    status = note(MapRequest{mapping.physical, offset, mapping.physical_offset, mapping.size}, serial, mapping.access);
-    if (!status.ok()) break;
-    status = map_noted(offset, mapping);
-    if (!status.ok()) {
-      forget(offset, mapping.size);
-      break;
-    }
-    end = offset + mapping.size;
-    status = restore_access(offset, mapping);
-    if (!status.ok()) break;
-  }
-  if (!status.ok() && end != to) (void)unmap_locked(to, end - to).ok();
-  return status;
 }
 
 // --- The end -------------------------------------------------------------------------------------------------------
@@ -341,6 +325,10 @@ Status AddressRange::release() noexcept {
 
 Status AddressRange::unmap_all() noexcept {
   const std::lock_guard lock(mutex_);
+  return unmap_all_locked();
+}
+
+Status AddressRange::unmap_all_locked() noexcept {
   while (!table_.empty()) {
     // The longest run of neighbours, so that it is one call.
     const auto first = table_.all().begin();
@@ -352,10 +340,10 @@ Status AddressRange::unmap_all() noexcept {
 }
 
 Status AddressRange::close() noexcept {
-  TM_TRY(unmap_all());
   const std::lock_guard lock(mutex_);
   if (released_) return {};
-  return table_.empty() ? release_locked() : Status::fail(Code::still_mapped, "mapped meanwhile", base_, 1);
+  TM_TRY(unmap_all_locked());
+  return release_locked();
 }
 
 // --- Looking -------------------------------------------------------------------------------------------------------

@@ -49,6 +49,8 @@ class AddressRange {
   Status unmap(std::uint64_t offset, std::uint64_t size) noexcept;
   // As `unmap`, if the range is still what the call of that serial number mapped.
   Status unmap_serial(std::uint64_t offset, std::uint64_t size, std::uint64_t serial) noexcept;
+  // Unmaps what is left there of what that call mapped; nothing left is no failure.
+  Status unmap_rest(std::uint64_t offset, std::uint64_t size, std::uint64_t serial) noexcept;
   Status set_access(std::uint64_t offset, std::uint64_t size, std::int32_t device, AccessFlags access) noexcept;
   // What the device may do everywhere in the range.
   Status get_access(std::uint64_t offset, std::uint64_t size, std::int32_t device, AccessFlags* access) const noexcept;
@@ -57,7 +59,7 @@ class AddressRange {
               std::uint64_t new_offset, std::uint64_t* new_serial) noexcept;
   // `still_mapped` while anything is.
   Status release() noexcept;
-  // Unmaps whatever is mapped, and then, unless that fails, releases.
+  // Unmaps whatever is mapped, and then, unless that fails, releases. Once or many times.
   Status close() noexcept;
   Status unmap_all() noexcept;
 
@@ -71,14 +73,23 @@ class AddressRange {
   Status check_range(std::uint64_t offset, std::uint64_t size) const noexcept;
   Status check_request(const MapRequest& request) const noexcept;
   Status check_whole(std::uint64_t offset, std::uint64_t size) const noexcept;
-  Status note(const MapRequest& request, std::uint64_t serial, const AccessSet& access);
+  static std::uint64_t take_serial() noexcept;
+  Status note(const MapRequest& request, std::uint64_t serial, const AccessSet& access) noexcept;
   void forget(std::uint64_t offset, std::uint64_t size) noexcept;
   Status map_noted(std::uint64_t offset, const Mapping& mapping) noexcept;
+  void undo_map(const std::vector<MapRequest>& requests, std::size_t noted, std::size_t mapped) noexcept;
+  Status split(std::uint64_t offset, std::uint64_t size) noexcept;
+  void rejoin(std::uint64_t offset, std::uint64_t size) noexcept;
   Status map_all(const std::vector<MapRequest>& requests, std::int32_t device, AccessFlags access, std::size_t* done);
   Status unmap_locked(std::uint64_t offset, std::uint64_t size) noexcept;
   Status unmap_pieces(std::uint64_t offset, std::uint64_t size) noexcept;
+  void put_back(std::uint64_t offset, std::uint64_t end) noexcept;
+  Status unmap_all_locked() noexcept;
   Status release_locked() noexcept;
-  Status receive(const MappingTable::Mappings& moving, std::uint64_t from, std::uint64_t to, std::uint64_t serial);
+  Status receive(AddressRange& source, std::uint64_t from, std::uint64_t size, std::uint64_t to,
+                 std::uint64_t serial) noexcept;
+  Status receive_one(const Mapping& moving, std::uint64_t offset, std::uint64_t serial) noexcept;
+  void send_back(std::uint64_t offset, std::uint64_t size) noexcept;
   Status restore_access(std::uint64_t offset, const Mapping& mapping) noexcept;
 
   Driver& driver_;

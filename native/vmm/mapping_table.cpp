@@ -34,13 +34,15 @@ Status MappingTable::check_mapped(std::uint64_t offset, std::uint64_t size) cons
 }
 
 Status MappingTable::check_serial(std::uint64_t offset, std::uint64_t size, std::uint64_t serial) const noexcept {
+  const std::uint64_t end = offset + size;
+  auto at = mappings_.upper_bound(offset);
+  if (at != mappings_.begin()) --at;
   std::uint64_t covered = offset;
-  for (auto at = mappings_.find(offset); covered < offset + size; ++at, covered += std::prev(at)->second.size) {
-    if (at == mappings_.end() || at->first != covered || at->second.serial != serial) {
-      return Status::fail(Code::not_mapped, "the mapping was unmapped or moved", offset, size);
-    }
+  for (; at != mappings_.end() && covered < end && at->first <= covered && at->second.serial == serial; ++at) {
+    covered = std::max(covered, end_of(*at));
   }
-  return {};
+  if (covered >= end) return {};
+  return Status::fail(Code::not_mapped, "the mapping was unmapped or moved", offset, size);
 }
 
 bool MappingTable::is_inside_one(std::uint64_t offset) const noexcept {
@@ -71,18 +73,37 @@ void MappingTable::split_at(std::uint64_t offset) {
   upper.physical->repeat();
 }
 
-void MappingTable::rejoin_at(std::uint64_t offset) noexcept {
-  const auto upper = mappings_.find(offset);
-  if (upper == mappings_.end() || upper == mappings_.begin()) return;
-  const auto lower = std::prev(upper);
-  const Mapping& left = lower->second;
-  const Mapping& right = upper->second;
-  const bool are_one = end_of(*lower) == offset && left.serial == right.serial && left.physical == right.physical &&
-                       left.physical_offset + left.size == right.physical_offset && left.access == right.access;
-  if (!are_one) return;
-  lower->second.size += right.size;
-  right.physical->release();
-  mappings_.erase(upper);
+bool MappingTable::are_one(const Mappings::value_type& left, const Mappings::value_type& right) noexcept {
+  const Mapping& a = left.second;
+  const Mapping& b = right.second;
+  return end_of(left) == right.first && a.serial == b.serial && a.physical == b.physical &&
+         a.physical_offset + a.size == b.physical_offset && a.access == b.access;
+}
+
+void MappingTable::rejoin(std::uint64_t offset, std::uint64_t size) noexcept {
+  auto at = mappings_.lower_bound(offset);
+  if (at != mappings_.begin()) --at;
+  while (at != mappings_.end() && at->first < offset + size) {
+    const auto next = std::next(at);
+    if (next == mappings_.end() || !are_one(*at, *next)) {
+      at = next;
+      continue;
+    }
+    at->second.size += next->second.size;
+    next->second.physical->release();  // never the last: the left part holds one too
+    mappings_.erase(next);
+  }
+}
+
+bool MappingTable::next_of(std::uint64_t serial, std::uint64_t* offset, std::uint64_t* size) const noexcept {
+  auto at = mappings_.upper_bound(*offset);
+  if (at != mappings_.begin() && end_of(*std::prev(at)) > *offset) --at;
+  while (at != mappings_.end() && at->second.serial != serial) ++at;
+  if (at == mappings_.end()) return false;
+  const std::uint64_t end = end_of(*at);
+  *offset = std::max(*offset, at->first);
+  *size = end - *offset;
+  return true;
 }
 
 MappingTable::Mappings MappingTable::remove(std::uint64_t offset, std::uint64_t size) noexcept {

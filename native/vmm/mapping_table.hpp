@@ -31,7 +31,7 @@ class MappingTable {
   // `already_mapped` with the first mapping in the way; `not_mapped` with the first hole.
   Status check_free(std::uint64_t offset, std::uint64_t size) const noexcept;
   Status check_mapped(std::uint64_t offset, std::uint64_t size) const noexcept;
-  // Mapped throughout by the call of that serial number.
+  // Mapped throughout by the call of that serial number; it may have mapped more.
   Status check_serial(std::uint64_t offset, std::uint64_t size, std::uint64_t serial) const noexcept;
   // No mapping reaches over either end of the range.
   bool is_whole(std::uint64_t offset, std::uint64_t size) const noexcept;
@@ -40,11 +40,13 @@ class MappingTable {
   void add(std::uint64_t offset, Mapping mapping);
   // Make a mapping begin at `offset` if one covers it. May throw bad_alloc.
   void split_at(std::uint64_t offset);
-  // Undo a split at `offset` if both sides are again parts of one mapping with one access.
-  void rejoin_at(std::uint64_t offset) noexcept;
+  // Undo splits in and around the range where both sides are again parts of one mapping with one access.
+  void rejoin(std::uint64_t offset, std::uint64_t size) noexcept;
+  // The first mapping of that call from `*offset` on, where it begins or goes on, and how far it reaches.
+  bool next_of(std::uint64_t serial, std::uint64_t* offset, std::uint64_t* size) const noexcept;
+  void forget_access(std::uint64_t offset) noexcept { mappings_.find(offset)->second.access = AccessSet(); }
   // Takes the mappings that begin in the range out of the table; they still hold their physical memory.
   Mappings remove(std::uint64_t offset, std::uint64_t size) noexcept;
-  void put_back(Mappings removed) noexcept { mappings_.merge(removed); }
 
   template <typename Visitor>
   void for_each(std::uint64_t offset, std::uint64_t size, Visitor&& visit) {
@@ -55,6 +57,7 @@ class MappingTable {
   bool is_valid() const noexcept;
 
  private:
+  static bool are_one(const Mappings::value_type& left, const Mappings::value_type& right) noexcept;
   bool is_inside_one(std::uint64_t offset) const noexcept;
 
   Mappings mappings_;

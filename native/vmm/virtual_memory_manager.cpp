@@ -40,7 +40,21 @@ Status VirtualMemoryManager::open(Driver& driver, std::int32_t device,
   return no_memory_for_books(sizeof(VirtualMemoryManager));
 }
 
+Status VirtualMemoryManager::check_open() const noexcept {
+  return is_closed() ? Status::fail(Code::use_after_release, "the manager was closed", 0) : Status();
+}
+
+// A manager that was closed meanwhile would not find it again; the caller drops it.
+template <typename T>
+Status VirtualMemoryManager::remember(WeakList<T>& list, const std::shared_ptr<T>& made) {
+  const std::lock_guard lock(mutex_);
+  TM_TRY(check_open());
+  list.add(made);
+  return {};
+}
+
 Status VirtualMemoryManager::reserve(std::uint64_t size, std::uint64_t alignment, AddressRangePtr* range) noexcept {
+  TM_TRY(check_open());
   if (!is_power_of_two(alignment)) {
     return Status::fail(Code::invalid_alignment, "an alignment is a power of two", alignment);
   }
@@ -51,17 +65,21 @@ Status VirtualMemoryManager::reserve(std::uint64_t size, std::uint64_t alignment
   std::uint64_t base = 0;
   TM_TRY(driver_.reserve(size, alignment, &base));
   const MappingRules rules{granularity_.minimum, granularity_.whole_handles};
+  AddressRangePtr made;
   try {
-    *range = std::make_shared<AddressRange>(driver_, base, size, alignment, rules, counters_);
-    return {};
+    made = std::make_shared<AddressRange>(driver_, base, size, alignment, rules, counters_);
+    TM_TRY(remember(ranges_, made));
   } catch (const std::bad_alloc&) {
-    (void)driver_.release(base, size).ok();
+    if (made == nullptr) (void)driver_.release(base, size).ok();
     return no_memory_for_books(sizeof(AddressRange));
   }
+  *range = std::move(made);
+  return {};
 }
 
 Status VirtualMemoryManager::alloc_physical(std::uint64_t size, std::int32_t device, const PhysicalOptions& options,
                                             PhysicalPtr* physical) noexcept {
+  TM_TRY(check_open());
   TM_TRY(check_size(size, granularity_.minimum));
   PhysicalHandle handle = kNoPhysical;
   TM_TRY(driver_.physical_create(device, size, options, &handle));
@@ -70,6 +88,7 @@ Status VirtualMemoryManager::alloc_physical(std::uint64_t size, std::int32_t dev
 
 Status VirtualMemoryManager::import_physical(std::int32_t fd, std::int32_t device, std::uint64_t expected_size,
                                              PhysicalPtr* physical) noexcept {
+  TM_TRY(check_open());
   PhysicalHandle handle = kNoPhysical;
   TM_TRY(driver_.physical_import(device, fd, &handle));
   PhysicalPtr imported;
@@ -83,14 +102,39 @@ Status VirtualMemoryManager::import_physical(std::int32_t fd, std::int32_t devic
 
 Status VirtualMemoryManager::adopt(PhysicalHandle handle, PhysicalPtr* physical) noexcept {
   PhysicalInfo info;
+  PhysicalPtr made;
   Status status = driver_.physical_info(handle, &info);
   try {
-    if (status.ok()) *physical = std::make_shared<PhysicalAllocation>(driver_, handle, info, counters_);
+    if (status.ok()) made = std::make_shared<PhysicalAllocation>(driver_, handle, info, counters_);
+    if (status.ok()) status = remember(physicals_, made);
   } catch (const std::bad_alloc&) {
     status = no_memory_for_books(sizeof(PhysicalAllocation));
   }
-  if (!status.ok()) (void)driver_.physical_destroy(handle).ok();
+  if (made == nullptr) (void)driver_.physical_destroy(handle).ok();
+  if (status.ok()) *physical = std::move(made);
   return status;
+}
+
+Status VirtualMemoryManager::close() noexcept try {
+  std::vector<AddressRangePtr> ranges;
+  std::vector<PhysicalPtr> physicals;
+  {
+    const std::lock_guard lock(mutex_);
+    closed_.store(true);
+    ranges = ranges_.alive();
+    physicals = physicals_.alive();
+  }
+  // What cannot be unmapped now is tried again with its addresses.
+  for (const AddressRangePtr& range : ranges) (void)range->unmap_all().ok();
+  for (const PhysicalPtr& physical : physicals) physical->close();
+  Status first;
+  for (const AddressRangePtr& range : ranges) {
+    Status status = range->close();
+    if (first.ok()) first = std::move(status);
+  }
+  return first;
+} catch (const std::bad_alloc&) {
+  return no_memory_for_books(sizeof(AddressRangePtr));
 }
 
 }  // namespace tensormem

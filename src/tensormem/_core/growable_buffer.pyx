@@ -9,6 +9,9 @@ import threading
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport uint64_t
+from libcpp.memory cimport unique_ptr
+from posix.types cimport pid_t
+from posix.unistd cimport getpid
 
 from tensormem._core.sizes cimport size_of
 from tensormem._core.virtual_memory cimport VirtualAddressRange, VirtualMemoryManager
@@ -16,6 +19,15 @@ from tensormem._core.virtual_memory cimport VirtualAddressRange, VirtualMemoryMa
 from tensormem import errors
 from tensormem._core import drivers
 from tensormem.units import format_size
+
+cdef extern from "_core/view_counts.hpp" namespace "tensormem" nogil:
+    cdef cppclass ViewCounts:
+        ViewCounts() except +
+        void add(uint64_t nbytes) except +
+        void remove(uint64_t nbytes)
+        uint64_t longest()
+        uint64_t count()
+
 
 cdef uint64_t _LARGEST = <uint64_t>1 << 62
 
@@ -42,10 +54,16 @@ cdef class GrowableBuffer:
     cdef list _pages
     cdef uint64_t _page
     cdef uint64_t _nbytes
-    cdef dict _exports  # length of the view: how many
+    cdef uint64_t _used  # bytes behind `_nbytes`, up to here, may be other than zero
+    cdef unique_ptr[ViewCounts] _views
     cdef object _lock
+    cdef bint _resizing
+    cdef pid_t _home
     cdef readonly bint closed
     cdef object __weakref__
+
+    def __cinit__(self, *arguments, **options):
+        self._views.reset(new ViewCounts())
 
     def __init__(self, max_size, nbytes=0):
         cdef uint64_t limit = size_of(max_size)
@@ -57,8 +75,8 @@ cdef class GrowableBuffer:
         minimum, recommended = self._vmm.granularity()
         self._page = recommended if limit >= <uint64_t>recommended else minimum
         self._pages = []
-        self._exports = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the garbage collector may come back to us in the middle of a call
+        self._home = getpid()
         self._range = self._vmm.reserve((limit + self._page - 1) // self._page * self._page, self._page)
         if nbytes:
             self.resize(nbytes)
@@ -94,20 +112,33 @@ cdef class GrowableBuffer:
     def resize(self, nbytes):
         """Grow or shrink to `nbytes`. New bytes are zero."""
         cdef uint64_t wanted = size_of(nbytes)
+        self._open()
         with self._lock:
-            self._open()
+            self._check_steady()
             if wanted > self._range.size:
                 raise errors.InvalidOffset(0, wanted, self._range.size, what="the buffer cannot grow that far")
-            if self._exports and max(self._exports) > wanted:
-                raise BufferError(f"a view of {max(self._exports):,} bytes is in use: cannot shrink to {wanted:,}")
-            self._set_page_count((wanted + self._page - 1) // self._page)
-            if wanted < self._nbytes:
-                self._clear(wanted, min(self._nbytes, self.capacity))
-            self._nbytes = wanted
+            if self._views.get().longest() > wanted:
+                raise BufferError(f"a view of {self._views.get().longest():,} bytes is in use: cannot shrink to {wanted:,}")
+            self._resizing = True
+            try:
+                self._resize(wanted)
+            finally:
+                self._resizing = False
+
+    cdef int _resize(self, uint64_t wanted) except -1:
+        if wanted > self._nbytes and self._used > self._nbytes:
+            # Bytes that come back are zero, as fresh pages are.
+            self._vmm.driver.fill(self._range.base + self._nbytes, 0, 1, (self._used - self._nbytes, 1, 1))
+            self._used = self._nbytes
+        self._set_page_count((wanted + self._page - 1) // self._page)
+        self._used = min(max(self._used, self._nbytes), <uint64_t>len(self._pages) * self._page)
+        self._nbytes = wanted
+        return 0
 
     cdef int _set_page_count(self, uint64_t count) except -1:
         cdef uint64_t have = len(self._pages)
         if count > have:
+            self._check_room((count - have) * self._page)
             fresh = [
                 self._vmm.alloc_physical(self._page, near=self._range.base + i * self._page) for i in range(have, count)
             ]
@@ -120,45 +151,58 @@ cdef class GrowableBuffer:
             del self._pages[count:]
         return 0
 
-    cdef int _clear(self, uint64_t start, uint64_t end) except -1:
-        # Bytes that come back later are zero, as fresh pages are.
-        if end > start:
-            self._vmm.driver.fill(self._range.base + start, 0, 1, (end - start, 1, 1))
+    cdef int _check_room(self, uint64_t nbytes) except -1:
+        # Asked at once, so that a hopeless wish does not first take all there is, page by page.
+        free, _ = self._vmm.driver.memory_info()
+        if nbytes > <uint64_t>free:
+            raise errors.OutOfPhysicalMemory(nbytes, free)
         return 0
 
     cdef VirtualAddressRange _open(self):
         if self._range is None or self.closed:
             raise errors.UseAfterRelease(0, what="the buffer was closed")
+        if self._home != getpid():
+            raise errors.InvalidArgument("the buffer was made before a fork and belongs to the parent")
         return self._range
 
+    cdef int _check_steady(self) except -1:
+        self._open()
+        if self._resizing:
+            raise BufferError("the buffer is being resized")
+        return 0
+
     def __getbuffer__(self, Py_buffer* view, int flags):
+        self._open()
         with self._lock:
-            self._open()
+            self._check_steady()
             PyBuffer_FillInfo(view, self, <void*><uint64_t>self._range.base, self._nbytes, 0, flags)
-            self._exports[self._nbytes] = self._exports.get(self._nbytes, 0) + 1
+            self._views.get().add(view.len)
 
     def __releasebuffer__(self, Py_buffer* view):
-        cdef uint64_t length = view.len
-        with self._lock:
-            left = self._exports[length] - 1
-            if left:
-                self._exports[length] = left
-            else:
-                del self._exports[length]
+        self._views.get().remove(view.len)
 
     def close(self):
         """Give everything back. `BufferError` while there are views. Once or many times."""
         if self.closed or self._range is None:
             return
+        if self._home != getpid():
+            self._take_down()  # nobody else is here; the lock may be some other thread's of the parent
+            return
         with self._lock:
-            if self._exports:
-                raise BufferError(f"{sum(self._exports.values())} views are in use")
-            self._range.close()
-            for page in self._pages:
-                page.close()
-            self._pages.clear()
-            self._nbytes = 0
-            self.closed = True
+            if self._resizing:
+                raise BufferError("the buffer is being resized")
+            if self._views.get().count() != 0:
+                raise BufferError(f"{self._views.get().count()} views are in use")
+            self._take_down()
+
+    cdef int _take_down(self) except -1:
+        self._range.close()
+        for page in self._pages:
+            page.close()
+        self._pages.clear()
+        self._nbytes = self._used = 0
+        self.closed = True
+        return 0
 
     def __enter__(self):
         self._open()

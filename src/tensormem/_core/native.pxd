@@ -71,6 +71,7 @@ cdef extern from "driver/types.hpp" namespace "tensormem" nogil:
     cdef cppclass Granularity:
         uint64_t minimum
         uint64_t recommended
+        cbool whole_handles
     cdef cppclass PhysicalOptions:
         cbool exportable
         cbool huge_pages

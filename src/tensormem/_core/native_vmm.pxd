@@ -51,13 +51,13 @@ cdef extern from "vmm/address_range.hpp" namespace "tensormem" nogil:
         Status map(const vector[MapRequest]& requests, int32_t device, AccessFlags access, uint64_t* serial)
         Status unmap(uint64_t offset, uint64_t size)
         Status unmap_serial(uint64_t offset, uint64_t size, uint64_t serial)
+        Status unmap_rest(uint64_t offset, uint64_t size, uint64_t serial)
         Status set_access(uint64_t offset, uint64_t size, int32_t device, AccessFlags access)
         Status get_access(uint64_t offset, uint64_t size, int32_t device, AccessFlags* access)
         Status move(uint64_t offset, uint64_t size, uint64_t serial, AddressRange& target, uint64_t new_offset,
                     uint64_t* new_serial)
         Status release()
         Status close()
-        Status unmap_all()
         cbool is_mapped(uint64_t offset, uint64_t size)
         Status is_current(uint64_t offset, uint64_t size, uint64_t serial)
         cmap[uint64_t, Mapping] mappings() except +
@@ -87,3 +87,5 @@ cdef extern from "vmm/virtual_memory_manager.hpp" namespace "tensormem" nogil:
         Status reserve(uint64_t size, uint64_t alignment, AddressRangePtr* range)
         Status alloc_physical(uint64_t size, int32_t device, const PhysicalOptions& options, PhysicalPtr* physical)
         Status import_physical(int32_t fd, int32_t device, uint64_t expected_size, PhysicalPtr* physical)
+        Status close()
+        cbool is_closed()

@@ -1,9 +1,10 @@
 # Owns: the C shape of the virtual memory manager and its three objects, for the other modules of this package.
 from libc.stdint cimport int32_t, uint64_t
 from libcpp.memory cimport unique_ptr
+from libcpp.vector cimport vector
 
 from tensormem._core.drivers cimport Driver
-from tensormem._core.native_vmm cimport AddressRangePtr, PhysicalPtr
+from tensormem._core.native_vmm cimport AddressRangePtr, MapRequest, PhysicalPtr
 from tensormem._core.native_vmm cimport VirtualMemoryManager as NativeManager
 
 
@@ -32,12 +33,12 @@ cdef class Mapping:
 cdef class VirtualMemoryManager:
     cdef unique_ptr[NativeManager] native
     cdef readonly Driver driver
-    cdef readonly bint closed
-    cdef object _ranges
-    cdef object _physicals
     cdef object __weakref__
 
     cdef int _check_open(self) except -1
+    cdef dict _held(self)
+    cdef uint64_t _ask(self, vector[MapRequest]* requests, object physical, uint64_t at, uint64_t skip,
+                       object size) except? 0xFFFFFFFFFFFFFFFF
     cdef VirtualAddressRange _own_range(self, object value)
     cdef PhysicalAllocation _own_physical(self, object value)
     cdef int32_t _device(self, object device) except? -1

@@ -5,11 +5,11 @@ that makes them. The rules and the transactions are native; here their objects g
 Must not know: pools, tensors, how descriptors travel.
 """
 import enum
-import weakref
 
 cimport cython
 from cython.operator cimport dereference as deref, preincrement
 from libc.stdint cimport int32_t, uint64_t
+from libcpp cimport bool as cbool
 from libcpp.map cimport map as cmap
 from libcpp.utility cimport move, pair
 from libcpp.vector cimport vector
@@ -43,14 +43,15 @@ class AccessFlags(enum.StrEnum):
     READ_WRITE = "read_write"
 
 
-_NUMBERS = {AccessFlags.NONE: 0, AccessFlags.READ: 1, AccessFlags.READ_WRITE: 3}
-_FLAGS = {number: flags for flags, number in _NUMBERS.items()}
+cdef dict _NUMBERS = {AccessFlags.NONE: 0, AccessFlags.READ: 1, AccessFlags.READ_WRITE: 3}
+cdef dict _FLAGS = {number: flags for flags, number in _NUMBERS.items()}
 
 
 cdef NativeAccess _access(object access) except *:
-    if not isinstance(access, str) or access not in _NUMBERS:
+    number = _NUMBERS.get(access) if isinstance(access, str) else None
+    if number is None:
         raise errors.InvalidArgument(f"access is one of {', '.join(_NUMBERS)}, not {access!r:.80}")
-    return <NativeAccess><int>_NUMBERS[access]
+    return <NativeAccess><int>number
 
 
 @cython.final
@@ -236,6 +237,7 @@ cdef uint64_t _rest(VirtualAddressRange va, uint64_t offset):
 
 
 @cython.final
+@cython.freelist(64)
 cdef class Mapping:
     """The edge between addresses and pages: `size` bytes of `physical` at `offset` of `range`. Made by
     `VirtualMemoryManager.map`; the range owns it, so it may be dropped.
@@ -260,7 +262,10 @@ cdef class Mapping:
     @property
     def is_live(self):
         """Whether all of it is still mapped where it was mapped."""
-        return self.range.native.get().is_current(self.offset, self.size, self._serial).ok()
+        cdef cbool live
+        with nogil:
+            live = self.range.native.get().is_current(self.offset, self.size, self._serial).ok()
+        return live
 
     @property
     def access(self):
@@ -278,8 +283,10 @@ cdef class Mapping:
         return self
 
     def __exit__(self, *failure):
-        if self.is_live:
-            self.unmap()
+        cdef Status status
+        with nogil:
+            status = self.range.native.get().unmap_rest(self.offset, self.size, self._serial)
+        check(move(status))
 
     def __eq__(self, other):
         cdef Mapping that
@@ -314,6 +321,23 @@ cdef Mapping _mapping(VirtualAddressRange va, PhysicalAllocation physical, uint6
     return mapping
 
 
+cdef list _parts(object physicals):
+    try:
+        parts = list(physicals)
+    except TypeError:
+        raise errors.InvalidArgument(f"physical memory is needed, not {type(physicals).__name__}") from None
+    if not parts:
+        raise errors.InvalidArgument("there is nothing to map")
+    return parts
+
+
+cdef int32_t _descriptor(object fd) except? -1:
+    number = fd.fileno() if hasattr(fd, "fileno") else fd
+    if not isinstance(number, int) or not -(2**31) <= number < 2**31:
+        raise errors.InvalidArgument(f"a file descriptor is needed, not {fd!r:.80}")
+    return number
+
+
 cdef class VirtualMemoryManager:
     """See `tensormem.VirtualMemoryManager`, which finds the driver by name."""
 
@@ -322,8 +346,6 @@ cdef class VirtualMemoryManager:
             raise errors.InvalidArgument("a manager is made once")
         check(NativeManager.open(driver.native[0], device, &self.native))
         self.driver = driver
-        self._ranges = weakref.WeakSet()
-        self._physicals = weakref.WeakSet()
 
     # --- Who it is ---
 
@@ -347,14 +369,20 @@ cdef class VirtualMemoryManager:
         check(self.driver.native.granularity(self._device(device), &granularity))
         return granularity.minimum, granularity.recommended
 
+    @property
+    def whole_handles(self):
+        """Whether physical memory is mapped whole and from 0, and unmapped whole, as GPUs do it."""
+        self._check_open()
+        return self.native.get().granularity().whole_handles
+
     def memory_info(self, device=None):
         """What the device has, and what this manager holds: a dict of bytes and counts."""
-        cdef const VmmCounters* held
         free, total = self.driver.memory_info(self._device(device))
-        held = &self.native.get().counters()
+        return {"free_bytes": free, "total_bytes": total, **self._held()}
+
+    cdef dict _held(self):
+        cdef const VmmCounters* held = &self.native.get().counters()
         return {
-            "free_bytes": free,
-            "total_bytes": total,
             "reserved_bytes": held.reserved_bytes.load(),
             "physical_bytes": held.physical_bytes.load(),
             "mapped_bytes": held.mapped_bytes.load(),
@@ -382,7 +410,6 @@ cdef class VirtualMemoryManager:
             status = self.native.get().reserve(nbytes, boundary, &va.native)
         check(move(status))
         va.manager = self
-        self._ranges.add(va)
         return va
 
     def release(self, va):
@@ -411,7 +438,6 @@ cdef class VirtualMemoryManager:
             status = self.native.get().alloc_physical(nbytes, ordinal, options, &physical.native)
         check(move(status))
         physical.manager = self
-        self._physicals.add(physical)
         return physical
 
     def free_physical(self, physical):
@@ -434,15 +460,16 @@ cdef class VirtualMemoryManager:
         its seals and, if given, its size are checked first.
         """
         cdef PhysicalAllocation physical = PhysicalAllocation.__new__(PhysicalAllocation)
-        cdef int32_t descriptor = fd.fileno() if hasattr(fd, "fileno") else fd
         cdef int32_t ordinal = self._device(device)
         cdef uint64_t expected = 0 if size is None else size_of(size)
+        cdef int32_t descriptor = _descriptor(fd)
         cdef Status status
+        if size is not None and expected == 0:
+            raise errors.InvalidSize(size)
         with nogil:
             status = self.native.get().import_physical(descriptor, ordinal, expected, &physical.native)
         check(move(status))
         physical.manager = self
-        self._physicals.add(physical)
         return physical
 
     cdef PhysicalAllocation _adopt(self, PhysicalPtr native):
@@ -463,38 +490,42 @@ cdef class VirtualMemoryManager:
         cdef NativeAccess flags = NativeAccess.none if access is None else _access(access)
         cdef int32_t ordinal = self._device(device)
         cdef uint64_t at = size_of(offset)
-        cdef bint single = isinstance(physical, PhysicalAllocation)
         cdef vector[MapRequest] requests
-        cdef MapRequest request
-        cdef PhysicalAllocation pages
         cdef uint64_t serial = 0
-        cdef uint64_t skip = size_of(physical_offset)
         cdef Status status
-        parts = [physical] if single else list(physical)
-        if not parts:
-            raise errors.InvalidArgument("there is nothing to map")
-        if not single and (size is not None or skip != 0):
+        cdef list parts
+        if isinstance(physical, PhysicalAllocation):
+            at = self._ask(&requests, physical, at, size_of(physical_offset), size)
+            with nogil:
+                status = range_.native.get().map(requests, ordinal, flags, &serial)
+            check(move(status))
+            return _mapping(range_, physical, requests[0].offset, requests[0].size, requests[0].physical_offset, serial)
+        parts = _parts(physical)
+        if size is not None or size_of(physical_offset) != 0:
             raise errors.InvalidArgument("a sequence is mapped whole: `size` and `physical_offset` are for one")
         for part in parts:
-            pages = self._own_physical(part)
-            request.physical = pages.native
-            request.offset = at
-            request.physical_offset = skip
-            request.size = pages.native.get().size() - skip if skip < pages.native.get().size() else 0
-            if size is not None:
-                request.size = size_of(size)
-            elif request.size == 0:
-                raise errors.InvalidOffset(skip, 0, pages.size, what="the physical memory ends before that")
-            at += request.size
-            requests.push_back(request)
+            at = self._ask(&requests, part, at, 0, None)
         with nogil:
             status = range_.native.get().map(requests, ordinal, flags, &serial)
         check(move(status))
-        if single:
-            return _mapping(range_, pages, request.offset, request.size, skip, serial)
         return [
             _mapping(range_, parts[i], requests[i].offset, requests[i].size, 0, serial) for i in range(requests.size())
         ]
+
+    cdef uint64_t _ask(self, vector[MapRequest]* requests, object physical, uint64_t at, uint64_t skip,
+                       object size) except? 0xFFFFFFFFFFFFFFFF:
+        # Adds what is to be mapped at `at`; gives the offset behind it.
+        cdef PhysicalAllocation pages = self._own_physical(physical)
+        cdef uint64_t whole = pages.native.get().size()
+        cdef MapRequest request
+        if size is None and skip >= whole:
+            raise errors.InvalidOffset(skip, 0, whole, what="the physical memory ends before that")
+        request.physical = pages.native
+        request.offset = at
+        request.physical_offset = skip
+        request.size = whole - skip if size is None else size_of(size)
+        requests.push_back(request)
+        return at + request.size
 
     def unmap(self, va, offset=0, size=None):
         """Take the pages from behind these addresses (to the end of the range, unless told), which stay reserved."""
@@ -554,30 +585,33 @@ cdef class VirtualMemoryManager:
         """What a device may do everywhere in the part."""
         cdef VirtualAddressRange range_ = self._own_range(va)
         cdef NativeAccess access = NativeAccess.none
+        cdef int32_t ordinal = self._device(device)
         cdef uint64_t start = size_of(offset)
         cdef uint64_t nbytes = _rest(range_, start) if size is None else size_of(size)
-        check(range_.native.get().get_access(start, nbytes, self._device(device), &access))
+        cdef Status status
+        with nogil:
+            status = range_.native.get().get_access(start, nbytes, ordinal, &access)
+        check(move(status))
         return _FLAGS[<int>access]
 
     # --- The end ---
 
+    @property
+    def closed(self):
+        """Whether it was closed: nothing can be made or changed with it any more."""
+        return self.native.get() is NULL or self.native.get().is_closed()
+
     def close(self):
-        """Unmap everything that it mapped, free its pages, release its addresses, in this order. Once or many times."""
-        cdef VirtualAddressRange va
+        """Unmap everything that it mapped, free its pages, release its addresses, in this order. Once or many times.
+
+        Goes as far as it can: what the system refuses is raised at the end, and tried again by the next `close`.
+        """
         cdef Status status
         if self.native.get() is NULL:
             return
-        self.closed = True
-        ranges, physicals = list(self._ranges), list(self._physicals)
-        for each in ranges:
-            va = each
-            with nogil:
-                status = va.native.get().unmap_all()
-            check(move(status))
-        for each in physicals:
-            each.close()
-        for each in ranges:
-            each.close()
+        with nogil:
+            status = self.native.get().close()
+        check(move(status))
 
     def __enter__(self):
         self._check_open()
@@ -587,9 +621,9 @@ cdef class VirtualMemoryManager:
         self.close()
 
     def __repr__(self):
-        if self.closed or self.native.get() is NULL:
+        if self.closed:
             return f"<VirtualMemoryManager of {self.where}, closed>"
-        held = self.memory_info()
+        held = self._held()
         return (
             f"<VirtualMemoryManager of {self.where}: {format_size(held['reserved_bytes'])} reserved, "
             f"{format_size(held['physical_bytes'])} physical, {format_size(held['mapped_bytes'])} mapped>"
@@ -600,7 +634,7 @@ cdef class VirtualMemoryManager:
     cdef int _check_open(self) except -1:
         if self.native.get() is NULL:
             raise errors.InvalidArgument("the manager was not initialised")
-        if self.closed:
+        if self.native.get().is_closed():
             raise errors.UseAfterRelease(0, what="the manager was closed")
         return 0
 
@@ -631,6 +665,7 @@ cdef class VirtualMemoryManager:
         elif text == self.driver.name:
             text = f"{kind}:0"
         name, _, ordinal = text.partition(":")
-        if name not in (kind, self.driver.name) or not ordinal.isdecimal() or int(ordinal) >= self.driver.device_count:
+        known = name in (kind, self.driver.name) and ordinal.isdecimal() and len(ordinal) < 10
+        if not known or int(ordinal) >= self.driver.device_count:
             raise errors.InvalidArgument(f"{device!r:.80} is no device of the {self.driver.name} driver")
         return int(ordinal)

@@ -8,6 +8,7 @@ import os
 import socket
 import struct
 from collections.abc import Callable
+from multiprocessing import context, util
 from multiprocessing.reduction import DupFd, ForkingPickler
 from typing import Protocol
 
@@ -25,12 +26,15 @@ class _Detachable(Protocol):
     def detach(self) -> int: ...
 
 
-_managers: dict[str, VirtualMemoryManager] = {}
+_arrivals: dict[str, VirtualMemoryManager] = {}
 
 
 def _manager_of(where: str) -> VirtualMemoryManager:
     """The manager that owns what arrives through `multiprocessing`, where nobody can name one."""
-    return _managers.setdefault(where, VirtualMemoryManager(where))
+    manager = _arrivals.get(where)
+    if manager is None or manager.closed:
+        manager = _arrivals[where] = VirtualMemoryManager(where)
+    return manager
 
 
 def _rebuild(descriptor: _Detachable, where: str, size: int) -> PhysicalAllocation:
@@ -43,6 +47,11 @@ def _rebuild(descriptor: _Detachable, where: str, size: int) -> PhysicalAllocati
 
 def _reduce(physical: PhysicalAllocation) -> tuple[Callable[..., PhysicalAllocation], tuple[object, str, int]]:
     fd = physical.manager.export_handle(physical)
+    child = context.get_spawning_popen()
+    if child is not None:
+        # The descriptor is inherited when the child starts, which is later: it is the child's record that closes it.
+        util.Finalize(child, os.close, (fd,), exitpriority=0)
+        return _rebuild, (DupFd(fd), physical.manager.where, physical.size)
     try:
         return _rebuild, (DupFd(fd), physical.manager.where, physical.size)
     finally:
@@ -74,11 +83,11 @@ def send_physical(connection: socket.socket, physical: PhysicalAllocation) -> No
 
 def receive_physical(connection: socket.socket, manager: VirtualMemoryManager) -> PhysicalAllocation:
     """Receive the memory that `send_physical` sent, checked: anything else is refused and closed."""
-    message, descriptors, flags, _ = socket.recv_fds(connection, _HEADER.size, 4)
+    message, descriptors, flags, _ = socket.recv_fds(connection, _HEADER.size, 4, socket.MSG_CMSG_CLOEXEC)
     try:
         if not message and not descriptors:
             raise EOFError("the other end closed the socket")
-        if flags & socket.MSG_CTRUNC or len(descriptors) != 1 or len(message) != _HEADER.size:
+        if flags & (socket.MSG_CTRUNC | socket.MSG_TRUNC) or len(descriptors) != 1 or len(message) != _HEADER.size:
             raise errors.InvalidArgument("the message is not one piece of physical memory")
         magic, size = _HEADER.unpack(message)
         if magic != _MAGIC or not 0 < size < 2**63:
