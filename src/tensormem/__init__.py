@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tensormem.dtypes import DType, dtype
     from tensormem.errors import TensormemError
     from tensormem.mr import tag, use_resource
-    from tensormem.pools import VirtualMemoryPool
+    from tensormem.pools import SharedBudget, TenantPool, VirtualMemoryPool
     from tensormem.spaces import (
         ComputeDevice,
         LogicalMemorySpace,
@@ -42,7 +42,9 @@ __all__ = [
     "GrowableBuffer",
     "LogicalMemorySpace",
     "OpKind",
+    "SharedBudget",
     "Stream",
+    "TenantPool",
     "TensormemError",
     "VirtualMemoryManager",
     "VirtualMemoryPool",
@@ -74,7 +76,7 @@ _HOMES = {
     **dict.fromkeys(("ComputeDevice", "LogicalMemorySpace", "OpKind", "preferred_compute_devices"), "spaces"),
     **dict.fromkeys(("gpu", "main", "managed", "pinned"), "spaces"),
     **dict.fromkeys(("GrowableBuffer", "VirtualMemoryManager"), "vmm"),
-    "VirtualMemoryPool": "pools",
+    **dict.fromkeys(("SharedBudget", "TenantPool", "VirtualMemoryPool"), "pools"),
     "TensormemError": "errors",
 }
 

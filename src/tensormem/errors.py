@@ -25,6 +25,9 @@ In brackets: the builtin that each one also is, so that `except MemoryError` wor
     |   |-- StreamMisuse (RuntimeError)
     |   |-- CallbackFailed (RuntimeError)
     |   |-- DriverError (RuntimeError)
+    |   |-- TenantNotFound (LookupError)
+    |   |-- TenantAlreadyExists (ValueError)
+    |   |-- TenantInUse (RuntimeError)
     |   |-- VirtualMemoryError
     |   |   |-- AlreadyMapped (ValueError)
     |   |   |-- NotMapped (ValueError)
@@ -400,6 +403,54 @@ class DriverError(ResourceError, RuntimeError):
         self._keep(what or call or "an unnamed call", code, name, explanation, call, driver)
         self.code, self.name, self.explanation = code, name, explanation
         self.call, self.driver, self.driver_code = call, driver, code
+
+
+class TenantNotFound(ResourceError, LookupError):
+    """No tenant is called `name`.
+
+    >>> TenantNotFound("llama").name
+    'llama'
+    """
+
+    __match_args__ = ("name",)
+    _says = "there is no tenant {name!r:.80}"
+    _hint = "Register it first"
+
+    def __init__(self, name: object, *, what: str = "") -> None:
+        self._keep(what, name)
+        self.name = name
+
+
+class TenantAlreadyExists(ResourceError, ValueError):
+    """A tenant is called `name` already.
+
+    >>> TenantAlreadyExists("llama").name
+    'llama'
+    """
+
+    __match_args__ = ("name",)
+    _says = "there is a tenant {name!r:.80} already; nothing was changed"
+    _hint = "Choose another name, or unregister that one first"
+
+    def __init__(self, name: object, *, what: str = "") -> None:
+        self._keep(what, name)
+        self.name = name
+
+
+class TenantInUse(ResourceError, RuntimeError):
+    """The tenant, or participant of a shared budget, called `name` still uses `nbytes`.
+
+    >>> TenantInUse("llama", 4096).nbytes
+    4096
+    """
+
+    __match_args__ = ("name", "nbytes")
+    _says = "{name!r:.80} still uses {nbytes:,} bytes; nothing was changed"
+    _hint = "Deallocate its memory first, or force it"
+
+    def __init__(self, name: object, nbytes: int, *, what: str = "") -> None:
+        self._keep(what, name, nbytes)
+        self.name, self.nbytes = name, nbytes
 
 
 # --- Virtual memory --------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 #include "driver/host/os.hpp"
 
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <linux/magic.h>
 #include <linux/mempolicy.h>
 #include <signal.h>
@@ -13,7 +14,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstddef>
+#include <cstdio>
 #include <cstdlib>
 #include <iterator>
 #include <thread>
@@ -79,6 +82,15 @@ int retry_fallocate(int fd, int mode, std::uint64_t offset, std::uint64_t size) 
     error = result(::fallocate(fd, mode, static_cast<off_t>(offset), static_cast<off_t>(size)));
   } while (error == EINTR);
   return error;
+}
+
+struct flock byte_lock(short kind, std::uint64_t at) {
+  struct flock lock = {};
+  lock.l_type = kind;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = static_cast<off_t>(at);
+  lock.l_len = 1;
+  return lock;
 }
 
 }  // namespace
@@ -179,6 +191,7 @@ int describe_file(int fd, FileFacts* facts) noexcept {
   found.committed_bytes = static_cast<std::uint64_t>(file.st_blocks) * 512;
   const int seals = found.memory_file ? ::fcntl(fd, F_GET_SEALS) : 0;
   found.shrink_sealed = seals > 0 && (seals & F_SEAL_SHRINK) != 0;
+  found.grow_sealed = seals > 0 && (seals & F_SEAL_GROW) != 0;
   *facts = found;
   return 0;
 }
@@ -195,6 +208,61 @@ int close(int fd) noexcept {
   const int planned = fault_plan::consult(SystemCall::close);
   const int real = result(::close(fd));
   return planned != 0 ? planned : real;
+}
+
+int reopen(int fd, int* fresh) noexcept {
+  TM_CONSULT(read_file);
+  char path[32];
+  std::snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+  const int got = ::open(path, O_RDWR | O_CLOEXEC);
+  if (got < 0) return errno;
+  *fresh = got;
+  return 0;
+}
+
+int restrict_to_owner(int fd) noexcept {
+  TM_CONSULT(file_control);
+  return result(::fchmod(fd, S_IRUSR | S_IWUSR));
+}
+
+int map_shared(int fd, std::uint64_t size, std::uint64_t* address) noexcept {
+  TM_CONSULT(map);
+  void* const got = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (got == MAP_FAILED) return errno;
+  *address = reinterpret_cast<std::uint64_t>(got);
+  return 0;
+}
+
+int lock_byte(int fd, std::uint64_t at) noexcept {
+  TM_CONSULT(file_control);
+  struct flock lock = byte_lock(F_WRLCK, at);
+  const int error = result(::fcntl(fd, F_OFD_SETLK, &lock));
+  return error == EACCES ? EAGAIN : error;
+}
+
+int lock_byte_waiting(int fd, std::uint64_t at) noexcept {
+  TM_CONSULT(file_control);
+  struct flock lock = byte_lock(F_WRLCK, at);
+  int error = 0;
+  do {
+    error = result(::fcntl(fd, F_OFD_SETLKW, &lock));
+  } while (error == EINTR);
+  return error;
+}
+
+int unlock_byte(int fd, std::uint64_t at) noexcept {
+  struct flock lock = byte_lock(F_UNLCK, at);
+  return result(::fcntl(fd, F_OFD_SETLK, &lock));
+}
+
+// Not the private kind of futex: the other side has another address space.
+void wait_while(const std::atomic<std::uint32_t>& word, std::uint32_t seen, std::uint64_t nanoseconds) noexcept {
+  const timespec time{static_cast<time_t>(nanoseconds / 1'000'000'000), static_cast<long>(nanoseconds % 1'000'000'000)};
+  ::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &time, nullptr, 0);
+}
+
+void wake_waiters(const std::atomic<std::uint32_t>& word) noexcept {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
 int start_thread(pthread_t* thread, void* (*body)(void*), void* argument) noexcept {

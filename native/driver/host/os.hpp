@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -30,6 +31,7 @@ int bind_to_node(std::uint64_t address, std::uint64_t size, std::uint32_t node) 
 struct FileFacts {
   bool memory_file = false;  // a regular file of shared memory, not of huge TLB pages
   bool shrink_sealed = false;
+  bool grow_sealed = false;
   std::uint64_t size = 0;
   std::uint64_t committed_bytes = 0;
 };
@@ -41,8 +43,23 @@ int punch_hole(int fd, std::uint64_t offset, std::uint64_t size) noexcept;
 int seal_size(int fd) noexcept;
 int describe_file(int fd, FileFacts* facts) noexcept;
 int duplicate(int fd, int* copy) noexcept;
+// The same file through a new open file description, which owns locks of its own.
+int reopen(int fd, int* fresh) noexcept;
+// For nobody but the owner to open, whatever the umask said.
+int restrict_to_owner(int fd) noexcept;
+int map_shared(int fd, std::uint64_t size, std::uint64_t* address) noexcept;
 // The descriptor is gone afterwards, whatever the answer: that is how Linux closes.
 int close(int fd) noexcept;
+
+// --- Between processes -------------------------------------------------------------------------------------------
+// A lock on one byte of a file belongs to the open file description and ends with it, however the process ends. EAGAIN:
+// somebody else has it.
+int lock_byte(int fd, std::uint64_t at) noexcept;
+int lock_byte_waiting(int fd, std::uint64_t at) noexcept;
+int unlock_byte(int fd, std::uint64_t at) noexcept;
+// Sleeps while `word`, in memory shared with other processes, is `seen`; at most so long, and sometimes not at all.
+void wait_while(const std::atomic<std::uint32_t>& word, std::uint32_t seen, std::uint64_t nanoseconds) noexcept;
+void wake_waiters(const std::atomic<std::uint32_t>& word) noexcept;
 
 // --- Threads, heap, texts ----------------------------------------------------------------------------------------
 // The thread takes no signals but those of its own faults: handlers belong to the program's threads.

@@ -4,6 +4,7 @@ here, so that the order of the layers can be checked.
 
 from tensormem._core import adaptors as _adaptors
 from tensormem._core import budgets as _budgets
+from tensormem._core import claims as _claims
 from tensormem._core import drivers as _drivers
 from tensormem._core import elastic as _elastic
 from tensormem._core import faults as _faults
@@ -12,8 +13,10 @@ from tensormem._core import interop as _interop
 from tensormem._core import leaves as _leaves
 from tensormem._core import observers as _observers
 from tensormem._core import resources as _resources
+from tensormem._core import shared_budget as _shared_budget
 from tensormem._core import streams as _streams
 from tensormem._core import suballocators as _suballocators
+from tensormem._core import tenant_budgets as _tenant_budgets
 from tensormem._core import virtual_memory as _virtual_memory
 from tensormem._core import virtual_memory_pool as _virtual_memory_pool
 
@@ -91,3 +94,8 @@ PhysicalLimit = _budgets.PhysicalLimit
 PoolBlock = _virtual_memory_pool.PoolBlock
 VirtualMemoryPool = _virtual_memory_pool.VirtualMemoryPool
 ElasticMemoryResource = _elastic.ElasticMemoryResource
+ClaimableBudget = _claims.ClaimableBudget
+Participant = _shared_budget.Participant
+SharedBudget = _shared_budget.SharedBudget
+TenantBudget = _tenant_budgets.TenantBudget
+TenantBudgets = _tenant_budgets.TenantBudgets

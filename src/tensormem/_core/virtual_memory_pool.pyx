@@ -39,7 +39,9 @@ from tensormem.units import format_size
 cdef uint64_t _UNLIMITED = 0x7FFFFFFFFFFFFFFF
 
 
+# Not cleared by the collector: a block in a cycle still needs its pool, to give itself back.
 @cython.final
+@cython.no_gc_clear
 cdef class PoolBlock:
     """Memory in a pool whose place the pool found. Dropping it gives it back.
 

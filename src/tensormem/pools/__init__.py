@@ -3,9 +3,26 @@
 Must not know: tensors.
 """
 
-from tensormem._core import Budget, PhysicalLimit, PoolBlock
+from tensormem._core import Budget, PhysicalLimit, PoolBlock, TenantBudget
 from tensormem.pools.compaction_report import CompactionReport
 from tensormem.pools.memory_stats import MemoryStats
+from tensormem.pools.shared_budget import Participant, SharedBudget
+from tensormem.pools.tenant import Tenant, TenantStats
+from tensormem.pools.tenant_pool import TenantPool, TenantPoolStats
 from tensormem.pools.virtual_memory_pool import VirtualMemoryPool
 
-__all__ = ["Budget", "CompactionReport", "MemoryStats", "PhysicalLimit", "PoolBlock", "VirtualMemoryPool"]
+__all__ = [
+    "Budget",
+    "CompactionReport",
+    "MemoryStats",
+    "Participant",
+    "PhysicalLimit",
+    "PoolBlock",
+    "SharedBudget",
+    "Tenant",
+    "TenantBudget",
+    "TenantPool",
+    "TenantPoolStats",
+    "TenantStats",
+    "VirtualMemoryPool",
+]
