@@ -12,8 +12,19 @@ BlockUses* uses_of(const BlockEntry& entry) { return static_cast<BlockUses*>(ent
 
 }  // namespace
 
+// Nobody holds a block any more, or it would hold us. One that is still here was dropped and could not be given back
+// then: it is tried once more, behind the uses that are known of.
 AsyncMemoryResource::~AsyncMemoryResource() {
-  table_.for_each([](BlockEntry& entry) { delete uses_of(entry); });
+  table_.for_each([this](BlockEntry& entry) {
+    const StreamId stream = driver().stream_is_valid(entry.stream) ? entry.stream : kDefaultStream;
+    const auto raised = bases_.find(entry.address);
+    const std::uint64_t base = raised == bases_.end() ? entry.address : raised->second;
+    Uses others;
+    if (entry.uses != nullptr) others = uses_of(entry)->conflicts(stream, Access::write);
+    if (order_.wait_for(others, stream).ok())
+      (void)driver().deallocate_async(device(), base, entry.nbytes, stream).ok();
+    delete uses_of(entry);
+  });
   table_.clear();
 }
 

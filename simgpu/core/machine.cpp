@@ -177,6 +177,21 @@ Result Machine::deallocate(std::uint64_t address, Kind kind) {
   return kSuccess;
 }
 
+// Pages must not go from under work that touches them.
+Result Machine::unmap(std::uint64_t address, std::uint64_t size) {
+  std::vector<HostPoint> points;
+  {
+    const std::lock_guard lock(mutex);
+    memory.for_each([&](const Range& range) {
+      if (range.kind != Kind::mapped || range.start - address >= size) return;
+      for (const HostPoint& point : uses_of(range)) points.push_back(point);
+    });
+  }
+  for (const HostPoint& point : points) point.wait();
+  const std::lock_guard lock(mutex);
+  return virtual_memory.unmap(address, size);
+}
+
 // --- Waiting -----------------------------------------------------------------------------------------------------
 
 Result Machine::synchronize(Stream& stream) {

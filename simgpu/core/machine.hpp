@@ -48,6 +48,7 @@ class Machine {
 
   // --- Without it: these wait ----------------------------------------------------------------------------------------
   Result deallocate(std::uint64_t address, Kind kind);
+  Result unmap(std::uint64_t address, std::uint64_t size);
   Result synchronize(Stream& stream);
   Result synchronize(Event& event);
   Result synchronize(Device& device);
@@ -66,6 +67,7 @@ class Machine {
   Result resolve(const tensormem::Pitched& place, const tensormem::CopyShape& shape, bool write, Stream& stream,
                  Span* span);
   void note_uses(const Span& span, Stream& stream);
+  // Where the streams end whose work may still touch a range.
   std::vector<HostPoint> uses_of(const Range& range);
 };
 

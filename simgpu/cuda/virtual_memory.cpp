@@ -70,8 +70,9 @@ Result cuMemMap(DevicePointer address, std::size_t size, std::size_t offset, All
 }
 
 Result cuMemUnmap(DevicePointer address, std::size_t size) {
-  return with_memory("cuMemUnmap", {address, size},
-                     [&](VirtualMemory& memory, Machine&) { return memory.unmap(address, size); });
+  return serve("cuMemUnmap", {address, size}, [&](Machine& machine) {
+    return machine.config.virtual_memory ? machine.unmap(address, size) : kNotSupported;
+  });
 }
 
 Result cuMemSetAccess(DevicePointer address, std::size_t size, const AccessDescription* rights, std::size_t count) {

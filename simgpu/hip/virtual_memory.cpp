@@ -78,8 +78,9 @@ int hipMemMap(void* address, std::size_t size, std::size_t offset, void* handle,
 }
 
 int hipMemUnmap(void* address, std::size_t size) {
-  return with_memory("hipMemUnmap", {number(address), size},
-                     [&](VirtualMemory& memory, Machine&) { return memory.unmap(number(address), size); });
+  return serve("hipMemUnmap", {number(address), size}, [&](Machine& machine) {
+    return machine.config.virtual_memory ? machine.unmap(number(address), size) : kNotSupported;
+  });
 }
 
 int hipMemSetAccess(void* address, std::size_t size, const AccessDescription* rights, std::size_t count) {

@@ -75,6 +75,7 @@ bool GpuDriver::stream_is_valid(StreamId stream) const noexcept {
 
 Status GpuDriver::stream_create(std::int32_t device, StreamId* stream) {
   TM_TRY(check_device(device));
+  platform_.destroy_left();
   GpuPlatform::StreamItem item{{nullptr, device}, false};
   TM_TRY(api_.stream_create(device, &item.ref.handle));
   const std::uint64_t number = platform_.streams.add(item);
@@ -98,7 +99,8 @@ Status GpuDriver::stream_destroy(StreamId stream) {
   TM_TRY(api_.stream_synchronize(ref));
   if (!platform_.streams.remove(stream))
     return Status::fail(Code::stream_misuse, "another thread destroyed the stream", stream);
-  return api_.stream_destroy(ref);
+  if (!api_.stream_destroy(ref).ok()) platform_.leave_for_later(ref);
+  return {};
 }
 
 Status GpuDriver::stream_synchronize(StreamId stream) {
@@ -168,13 +170,8 @@ Status GpuDriver::event_destroy(EventHandle event) {
   if (platform_.is_lost()) return platform_.check_usable();
   if (!platform_.events.get(as_number(event), &ref) || !platform_.events.remove(as_number(event)))
     return Status::fail(Code::invalid_argument, "no such event (null, destroyed, or not made by this driver)");
-  if (GpuPlatform::is_in_host_function()) {
-    platform_.leave_for_later(ref);
-    return {};
-  }
-  Status destroyed = api_.event_destroy(ref);
-  if (!destroyed.ok()) platform_.leave_for_later(ref);
-  return destroyed;
+  if (GpuPlatform::is_in_host_function() || !api_.event_destroy(ref).ok()) platform_.leave_for_later(ref);
+  return {};
 }
 
 Status GpuDriver::event_record(EventHandle event, StreamId stream) {

@@ -12,6 +12,9 @@ namespace tensormem {
 
 namespace {
 
+// Both vendors document at least this much for their allocations.
+constexpr std::uint64_t kNaturalAlignment = 256;
+
 Status check_size(std::uint64_t nbytes) {
   if (nbytes == 0) return Status::fail(Code::invalid_size, "no bytes asked for", nbytes);
   if (nbytes > kNoOverflowLimit) return Status::fail(Code::invalid_size, "larger than any memory", nbytes);
@@ -33,25 +36,24 @@ Status GpuDriver::explain_shortage(Status status, std::int32_t device, std::uint
 
 // --- Plain memory ------------------------------------------------------------------------------------------------
 
+// An allocation that is asked to start at more than the vendors promise is made larger, and its beginning remembered.
 Status GpuDriver::allocate_aligned(std::int32_t device, std::uint64_t nbytes, const AllocationOptions& options,
-                                   std::uint64_t* address) try {
+                                   std::uint64_t* address) {
+  const std::uint64_t extra = options.alignment > kNaturalAlignment ? options.alignment - kNaturalAlignment : 0;
   std::uint64_t start = 0;
-  TM_TRY(api_.allocate(device, options.kind, nbytes, &start));
-  if (is_aligned(start, options.alignment)) {
-    *address = start;
-    return {};
-  }
-  TM_TRY(api_.deallocate(device, options.kind, start));
-  TM_TRY(api_.allocate(device, options.kind, nbytes + options.alignment, &start));
+  TM_TRY(api_.allocate(device, options.kind, nbytes + extra, &start));
   const std::uint64_t raised = align_up(start, options.alignment);
-  {
-    const std::lock_guard lock(platform_.mutex);
-    platform_.bases[raised] = start;
+  if (raised != start) {
+    try {
+      const std::lock_guard lock(platform_.mutex);
+      platform_.bases[raised] = start;
+    } catch (const std::bad_alloc&) {
+      TM_TRY(api_.deallocate(device, options.kind, start));
+      return no_memory_for_books();
+    }
   }
   *address = raised;
   return {};
-} catch (const std::bad_alloc&) {
-  return no_memory_for_books();
 }
 
 Status GpuDriver::clear(std::int32_t device, std::uint64_t address, std::uint64_t nbytes, MemoryKind kind) {

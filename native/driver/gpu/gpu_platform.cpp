@@ -62,17 +62,28 @@ bool GpuPlatform::is_in_host_function() noexcept { return t_host_functions != 0;
 
 void GpuPlatform::leave_for_later(gpu::EventRef event) {
   const std::lock_guard lock(left_mutex_);
-  left_.push_back(event);
+  left_events_.push_back(event);
+}
+
+void GpuPlatform::leave_for_later(gpu::StreamRef stream) {
+  const std::lock_guard lock(left_mutex_);
+  left_streams_.push_back(stream);
 }
 
 void GpuPlatform::destroy_left() noexcept {
-  std::vector<gpu::EventRef> left;
+  std::vector<gpu::EventRef> events_left;
+  std::vector<gpu::StreamRef> streams_left;
   {
     const std::lock_guard lock(left_mutex_);
-    if (left_.empty()) return;
-    left.swap(left_);
+    events_left.swap(left_events_);
+    streams_left.swap(left_streams_);
   }
-  for (const gpu::EventRef& event : left) (void)api_->event_destroy(event).ok();
+  for (const gpu::EventRef& event : events_left) {
+    if (!api_->event_destroy(event).ok()) leave_for_later(event);
+  }
+  for (const gpu::StreamRef& stream : streams_left) {
+    if (!api_->stream_destroy(stream).ok()) leave_for_later(stream);
+  }
 }
 
 }  // namespace tensormem

@@ -57,8 +57,10 @@ class GpuPlatform {
   Status check_usable() const noexcept;
   bool is_lost() const noexcept { return closed_.load(std::memory_order_relaxed) || is_forked(); }
 
-  // A call into the driver is forbidden while a host function runs; whoever drops an event there leaves it here.
+  // What could not be destroyed: because the driver would not, or because a host function is running, where no call
+  // into the driver is allowed. It is tried again with the next creation, and at the end.
   void leave_for_later(gpu::EventRef event);
+  void leave_for_later(gpu::StreamRef stream);
   void destroy_left() noexcept;
   static void enter_host_function() noexcept;
   static void leave_host_function() noexcept;
@@ -83,7 +85,8 @@ class GpuPlatform {
   std::atomic<bool> closed_{false};
   std::mutex left_mutex_;
   ForkGuard left_guard_{left_mutex_};
-  std::vector<gpu::EventRef> left_;
+  std::vector<gpu::EventRef> left_events_;
+  std::vector<gpu::StreamRef> left_streams_;
 };
 
 }  // namespace tensormem
