@@ -3,6 +3,7 @@
 import gc
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from itertools import count
 
 import pytest
@@ -116,11 +117,12 @@ def test_memory_that_the_driver_does_not_take_back_can_be_given_back_again(funct
         driver.map(address, 2 * MIB, handle)
         gpu.fail(function, 1, UNKNOWN)
         failures = 0
-        for call in (
-            lambda: driver.unmap(address, 2 * MIB),
-            lambda: driver.physical_destroy(handle),
-            lambda: driver.release(address, 2 * MIB),
-        ):
+        calls = [
+            partial(driver.unmap, address, 2 * MIB),
+            partial(driver.physical_destroy, handle),
+            partial(driver.release, address, 2 * MIB),
+        ]
+        for call in calls:
             try:
                 call()
             except errors.DriverError:

@@ -5,16 +5,18 @@ It proves the order and the arguments of driver calls, never a real GPU's timing
 
 import ctypes
 import gc
+import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from tensormem import errors, units
 from tensormem._core import Driver, GpuPlatform, Stream, open_gpu
 from tensormem.drivers import registry, simulator
 from tensormem.mr import current
 
-__all__ = ["SimulatedGpu", "simulated_gpu"]
+__all__ = ["SimulatedGpu", "simulated_environment", "simulated_gpu"]
 
 _MEMORY = (
     "allocations",
@@ -160,8 +162,9 @@ def simulated_gpu(
 ) -> Iterator[SimulatedGpu]:
     """Simulate `devices` GPUs with so much `memory` each (or a size for each one) while the body runs.
 
-    Inside, `tensormem.drivers` finds them as it would find real ones, and so does every other client of the vendor's
-    driver library that is loaded from now on. `strict` raises at the end if the order of work on streams was broken.
+    Inside, `tensormem.drivers` finds them as it would find real ones. (Other clients of the vendor's driver find them in a
+    process with the variables of `simulated_environment`.) `strict` raises at the end if the order of work on streams
+    was broken.
     Further options: version=12020, peer=0, pools=0, virtual=0, managed=0, without="cuMemCreate+cuMemMap".
 
     >>> import tensormem as tm
@@ -171,13 +174,33 @@ def simulated_gpu(
     <Driver cuda:1 (simulated)>
     """
     sizes = [memory] * devices if isinstance(memory, int | str) else list(memory)
-    text = "+".join(str(units.parse_size(size)) for size in sizes)
-    config = ",".join([f"memory={text}", *(f"{name}={value}" for name, value in options.items())])
-    with _switched_on(vendor, config) as gpu:
+    with _switched_on(vendor, _config(sizes, options)) as gpu:
         yield gpu
         violations = gpu.violations()
     if strict and violations:
         raise AssertionError("the simulated GPU saw work in a wrong order: " + "; ".join(violations))
+
+
+def simulated_environment(
+    devices: int = 2, memory: int | str = "1GiB", *, vendor: str = "cuda", **options: int | str
+) -> dict[str, str]:
+    """Variables for a new process: in it, tensormem and every client of `vendor`'s driver find a simulated GPU.
+
+    >>> from tensormem.testing.gpus import simulated_environment
+    >>> simulated_environment(1, "64MiB")["TENSORMEM_SIMGPU"]
+    'memory=67108864'
+    """
+    folder = str(Path(simulator.library_path(vendor)).parent)
+    path = os.environ.get("LD_LIBRARY_PATH")
+    return {
+        "TENSORMEM_SIMGPU": _config([memory] * devices, options),
+        "LD_LIBRARY_PATH": folder if not path else f"{folder}{os.pathsep}{path}",
+    }
+
+
+def _config(sizes: Sequence[int | str], options: Mapping[str, int | str]) -> str:
+    text = "+".join(str(units.parse_size(size)) for size in sizes)
+    return ",".join([f"memory={text}", *(f"{name}={value}" for name, value in options.items())])
 
 
 @contextmanager
