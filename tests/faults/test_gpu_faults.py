@@ -15,15 +15,19 @@ from tensormem.testing import SimulatedGpu, simulated_gpu
 MIB = 1 << 20
 OUT_OF_MEMORY, INVALID_HANDLE, UNKNOWN = 2, 400, 999
 
-STACKS: dict[str, Callable[[], mr.DeviceMemoryResource]] = {
-    "plain": lambda: mr.GpuMemoryResource("cuda:1"),
-    "stream-ordered": lambda: mr.GpuAsyncMemoryResource("cuda:1"),
-    "managed": lambda: mr.ManagedMemoryResource("cuda:1"),
-    "pinned": lambda: mr.PinnedMemoryResource("cuda:1"),
-    "pool over plain": lambda: mr.PoolMemoryResource(mr.GpuMemoryResource("cuda:1")),
-    "pool over stream-ordered": lambda: mr.PoolMemoryResource(mr.GpuAsyncMemoryResource("cuda:1")),
-    "pool that keeps nothing": lambda: mr.PoolMemoryResource(mr.GpuAsyncMemoryResource("cuda:1"), release_threshold=0),
-    "limited": lambda: mr.LimitingResourceAdaptor(mr.GpuMemoryResource("cuda:1"), "32MiB"),
+Make = Callable[[str], mr.DeviceMemoryResource]
+
+STACKS: dict[str, Make] = {
+    "plain": lambda device: mr.GpuMemoryResource(device),
+    "stream-ordered": lambda device: mr.GpuAsyncMemoryResource(device),
+    "managed": lambda device: mr.ManagedMemoryResource(device),
+    "pinned": lambda device: mr.PinnedMemoryResource(device),
+    "pool over plain": lambda device: mr.PoolMemoryResource(mr.GpuMemoryResource(device)),
+    "pool over stream-ordered": lambda device: mr.PoolMemoryResource(mr.GpuAsyncMemoryResource(device)),
+    "pool that keeps nothing": lambda device: mr.PoolMemoryResource(
+        mr.GpuAsyncMemoryResource(device), release_threshold=0
+    ),
+    "limited": lambda device: mr.LimitingResourceAdaptor(mr.GpuMemoryResource(device), "32MiB"),
 }
 
 
@@ -42,9 +46,9 @@ def use(resource: mr.DeviceMemoryResource) -> None:
         second.synchronize()
 
 
-def run(make: Callable[[], mr.DeviceMemoryResource], scenario: Callable[[mr.DeviceMemoryResource], None]) -> None:
-    resource = make()
-    scenario(resource)
+def run(make: Make, device: str) -> None:
+    resource = make(device)
+    use(resource)
     resource.reap_pending()
 
 
@@ -54,12 +58,12 @@ def settle(gpu: SimulatedGpu) -> None:
     Event(gpu.drivers[0]).close()
 
 
-def run_with_failure(make: Callable[[], mr.DeviceMemoryResource], nth: int) -> bool:
+def run_with_failure(make: Make, vendor: str, nth: int) -> bool:
     """Use a stack while the `nth` call fails; False when there are not so many. What a call left behind is an error."""
-    with simulated_gpu(memory="64MiB", strict=False) as gpu:
+    with simulated_gpu(memory="64MiB", vendor=vendor, strict=False) as gpu:
         gpu.fail("*", nth, OUT_OF_MEMORY if nth % 2 else UNKNOWN)
         with suppress(errors.TensormemError):
-            run(make, use)
+            run(make, f"{vendor}:1")
         fired = gpu.has_failed
         gpu.clear_plan()
         settle(gpu)
@@ -68,10 +72,13 @@ def run_with_failure(make: Callable[[], mr.DeviceMemoryResource], nth: int) -> b
     return fired
 
 
-@pytest.mark.parametrize("stack", STACKS)
-def test_no_failing_driver_call_leaks_or_crashes(stack: str) -> None:
+@pytest.mark.parametrize(
+    ("vendor", "stack"),
+    [*(("cuda", stack) for stack in STACKS), ("rocm", "plain"), ("rocm", "pool over stream-ordered")],
+)
+def test_no_failing_driver_call_leaks_or_crashes(vendor: str, stack: str) -> None:
     # How many calls there are depends on how far the streams have come, so the end is when no call is left to fail.
-    failed = next(nth for nth in count(1) if not run_with_failure(STACKS[stack], nth)) - 1
+    failed = next(nth for nth in count(1) if not run_with_failure(STACKS[stack], vendor, nth)) - 1
     assert failed > 80
 
 

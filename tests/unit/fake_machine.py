@@ -34,7 +34,7 @@ class Machine(System):
         self.addresses: errors.TensormemError | None = None
         self.shm = (2**30, 2**30)
         self.core: ImportError | None = None
-        self.gpu_drivers: list[ProbeResult] = []
+        self.gpu_drivers = [ProbeResult(name, False, "it does not work", "Mend it") for name in ("cuda", "rocm")]
 
     def write(self, path: str, text: str) -> None:
         file = self.root / path.lstrip("/")

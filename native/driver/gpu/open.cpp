@@ -2,6 +2,7 @@
 
 #include "driver/cuda/cuda_api.hpp"
 #include "driver/gpu/gpu_driver.hpp"
+#include "driver/hip/hip_api.hpp"
 
 namespace tensormem {
 
@@ -9,6 +10,8 @@ GpuPlatform* open_gpu_platform(const std::string& vendor, const std::string& pat
   std::unique_ptr<gpu::GpuApi> api;
   if (vendor == "cuda") {
     api = cuda::open_api(path, why);
+  } else if (vendor == "rocm") {
+    api = hip::open_api(path, why);
   } else {
     *why = "there is no such vendor";
   }

@@ -9,8 +9,8 @@
 
 namespace tensormem {
 
-// The platform of `vendor` ("cuda"), from the library at `path`, or from the system's when it is empty. Null, and why,
-// when it does not work here. Never destroyed.
+// The platform of `vendor` ("cuda" or "rocm"), from the library at `path`, or from the system's when it is empty. Null,
+// and why, when it does not work here. Never destroyed.
 GpuPlatform* open_gpu_platform(const std::string& vendor, const std::string& path, std::string* why);
 
 Driver* gpu_driver(GpuPlatform& platform, std::int32_t device) noexcept;

@@ -81,6 +81,13 @@ cdef class Stream:
         return self._id
 
     @property
+    def handle(self):
+        """The vendor's own handle of this stream (a CUstream or hipStream_t), as a number; its id on the host."""
+        cdef uint64_t handle = 0
+        check(self._native().stream_export(self._id, &handle))
+        return handle
+
+    @property
     def is_default(self):
         """Whether this is the driver's default stream."""
         return self._id == 0
@@ -180,9 +187,7 @@ cdef class Stream:
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _cuda_stream(self):
-        cdef uint64_t handle = 0
-        check(self._native().stream_export(self._id, &handle))
-        return 0, handle
+        return 0, self.handle
 
     cdef NativeDriver* _native(self) except NULL:
         if self.driver is None:

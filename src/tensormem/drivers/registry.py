@@ -16,7 +16,7 @@ from tensormem.drivers import explanations, simulator
 __all__ = ["ProbeResult", "get", "gpu", "host", "probe", "use_platform"]
 
 # The GPU vendors, by the name that their drivers and compute devices have, in the order in which they are asked.
-_VENDORS = ("cuda",)
+_VENDORS = ("cuda", "rocm")
 
 _ALIASES = {"hip": "rocm"}
 _lock = threading.RLock()

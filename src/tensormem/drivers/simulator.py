@@ -7,7 +7,7 @@ from importlib import resources
 
 from tensormem import errors
 
-_LIBRARIES = {"cuda": "libcuda.so.1"}
+_LIBRARIES = {"cuda": "libcuda.so.1", "rocm": "libamdhip64.so"}
 
 
 def library_path(vendor: str) -> str:

@@ -94,7 +94,7 @@ class SimulatedGpu:
 
     def touch(self, address: int, nbytes: int, stream: Stream | None = None, *, write: bool = True) -> None:
         """Do what a kernel on `stream` would do: touch these bytes, at that place of the stream."""
-        handle = 0 if stream is None else stream.__cuda_stream__()[1]
+        handle = 0 if stream is None else stream.handle
         number, size = ctypes.c_uint64(address), ctypes.c_uint64(nbytes)
         self._check(self._native.tensormem_simgpu_touch(ctypes.c_void_p(handle), number, size, int(write)))
 
@@ -162,8 +162,8 @@ def simulated_gpu(
 ) -> Iterator[SimulatedGpu]:
     """Simulate `devices` GPUs with so much `memory` each (or a size for each one) while the body runs.
 
-    Inside, `tensormem.drivers` finds them as it would find real ones. (Other clients of the vendor's driver find them in a
-    process with the variables of `simulated_environment`.) `strict` raises at the end if the order of work on streams
+    Inside, `tensormem.drivers` finds them as it would find real ones. (Other clients of the driver find them in
+    a process with the variables of `simulated_environment`.) `strict` raises at the end if the order of work on streams
     was broken.
     Further options: version=12020, peer=0, pools=0, virtual=0, managed=0, without="cuMemCreate+cuMemMap".
 

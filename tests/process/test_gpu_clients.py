@@ -1,4 +1,4 @@
-"""NVIDIA's own Python packages run on the simulated GPU, alone and side by side with tensormem.
+"""The vendors' own Python packages run on the simulated GPU, alone and side by side with tensormem.
 
 Each test is a program in a process of its own, which finds the simulated driver where it would find the real one.
 """
@@ -51,9 +51,9 @@ REPORT = """
 """
 
 
-def run(*parts: str) -> None:
+def run(*parts: str, vendor: str = "cuda") -> None:
     program = "".join(textwrap.dedent(part) for part in parts)
-    environment = {**os.environ, **simulated_environment(2, "256MiB")}
+    environment = {**os.environ, **simulated_environment(2, "256MiB", vendor=vendor)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
 
@@ -254,4 +254,45 @@ def test_cuda_core_and_tensormem_share_streams_and_memory() -> None:
         ours.close()
         assert report()["pool_allocations"] == 0
         """,
+    )
+
+
+def test_hip_python_has_memory_streams_events_and_stream_ordered_memory() -> None:
+    run(
+        """
+        import numpy as np
+        from hip import hip
+
+        def ask(answer):
+            assert int(answer[0]) == 0, answer
+            return answer[1] if len(answer) == 2 else answer[1:]
+
+        assert ask(hip.hipGetDeviceCount()) == 2
+        assert ask(hip.hipMemGetInfo()) == (256 << 20, 256 << 20)
+        sent, got = np.arange(4096, dtype=np.uint8), np.zeros(4096, dtype=np.uint8)
+        pointer, stream, event = ask(hip.hipMalloc(4096)), ask(hip.hipStreamCreate()), ask(hip.hipEventCreate())
+        ask(hip.hipMemcpyAsync(pointer, sent, 4096, hip.hipMemcpyKind.hipMemcpyHostToDevice, stream))
+        ask(hip.hipMemcpyAsync(got, pointer, 4096, hip.hipMemcpyKind.hipMemcpyDeviceToHost, stream))
+        ask(hip.hipEventRecord(event, stream))
+        ask(hip.hipEventSynchronize(event))
+        assert (sent == got).all()
+        ask(hip.hipFree(pointer))
+        ask(hip.hipEventDestroy(event))
+        ask(hip.hipStreamDestroy(stream))
+        ordered = ask(hip.hipMallocAsync(1 << 20, None))
+        ask(hip.hipFreeAsync(ordered, None))
+        ask(hip.hipDeviceSynchronize())
+        assert ask(hip.hipMemGetInfo()) == (256 << 20, 256 << 20)
+
+        import tensormem as tm
+
+        driver = tm.drivers.get("rocm:1")
+        with tm.Stream(driver) as ours:
+            block = tm.mr.GpuAsyncMemoryResource(driver).allocate(4096, ours)
+            driver.fill(block.ptr, 9, 1, (4096, 1, 1), ours)
+            ours.synchronize()
+            ask(hip.hipMemcpy(got, block.ptr, 4096, hip.hipMemcpyKind.hipMemcpyDeviceToHost))
+            assert (got == 9).all()
+        """,
+        vendor="rocm",
     )
