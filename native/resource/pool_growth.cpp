@@ -289,7 +289,8 @@ Status PoolMemoryResource::add_chunk(std::uint64_t nbytes, std::uint64_t alignme
 Status PoolMemoryResource::keep(std::unique_ptr<PoolChunk>* chunk, const AllocRequest* first, Block* block) {
   const std::lock_guard lock(lock_);
   auto place = std::ranges::find_if(chunks_, [](const auto& each) { return each == nullptr; });
-  // What exists from a point of a stream on is not free for everyone; it is taken as a whole, and pending on its stream.
+  // What exists from a point of a stream on is not free for everyone; it is taken as a whole, and pending on its
+  // stream.
   const bool pending = upstream_->is_stream_ordered() && !default_is_inline_;
   Allocation all;
   if (pending) TM_TRY((*chunk)->space.allocate((*chunk)->memory.nbytes, kPoolGranule, &all));

@@ -260,7 +260,7 @@ def test_a_stream_offers_its_handle_and_takes_others(gpu: SimulatedGpu) -> None:
             def __cuda_stream__(self) -> tuple[int, int]:
                 return 0, handle
 
-        block = resource.allocate(64, Foreign())  # type: ignore[arg-type]
+        block = resource.allocate(64, Foreign())
         assert gpu.platform.held["streams"] == 1
         resource.deallocate(block, stream)
     assert Stream.default(resource.driver).__cuda_stream__() == (0, 0)
