@@ -7,4 +7,4 @@ scripts/setup.sh --no-project lint
 export PATH="$PWD/.venv/bin:$PATH"
 ruff check --fix --quiet . || true # what cannot be fixed is for `make lint` to report
 ruff format --quiet .
-find native scripts \( -name '*.cpp' -o -name '*.hpp' \) -exec clang-format -i {} +
+find native simgpu scripts \( -name '*.cpp' -o -name '*.hpp' \) -exec clang-format -i {} +

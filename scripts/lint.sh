@@ -19,7 +19,7 @@ guard() {
     fi
 }
 
-mapfile -t native < <(find native scripts -name '*.cpp' -o -name '*.hpp' | sort)
+mapfile -t native < <(find native simgpu scripts -name '*.cpp' -o -name '*.hpp' | sort)
 
 guard "ruff check" ruff check --quiet .
 guard "ruff format" ruff format --check --quiet --diff .

@@ -28,8 +28,25 @@ void LeafMemoryResource::finish() {
     }
     (void)free_all(done).ok();
   }
+  give_back_orphans();
   table_.for_each([](BlockEntry& entry) { delete uses_of(entry); });
   table_.clear();
+}
+
+// A block whose owner dropped it, and which could not be ended then, is still live here though nobody holds it.
+void LeafMemoryResource::give_back_orphans() {
+  std::vector<BlockEntry> orphans;
+  table_.for_each([&](BlockEntry& entry) {
+    if (entry.state == BlockState::live) orphans.push_back(entry);
+  });
+  for (const BlockEntry& orphan : orphans) {
+    const BlockingRegion region;
+    Uses others;
+    if (orphan.uses != nullptr) others = uses_of(orphan)->conflicts(orphan.stream, Access::write);
+    const bool idle = !driver().stream_is_valid(orphan.stream) || driver().stream_synchronize(orphan.stream).ok();
+    // What is not proven done is kept for ever: a leak, not a crash.
+    if (idle && order_.synchronize(others).ok()) (void)give_back(orphan).ok();
+  }
 }
 
 Status LeafMemoryResource::allocate(const AllocRequest& request, Block* block) {

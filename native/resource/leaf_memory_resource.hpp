@@ -53,6 +53,7 @@ class LeafMemoryResource : public Resource {
   Status free_now(std::uint64_t address);
   Status free_all(const std::vector<std::uint64_t>& addresses);
   void keep_charged(const BlockEntry& entry);
+  void give_back_orphans();
 
   StreamOrder order_;
   mutable std::mutex mutex_;  // guards everything below; never held over the source or a wait

@@ -104,7 +104,7 @@ bool PoolMemoryResource::take_passed(const AllocRequest& request, Block* block) 
   const std::lock_guard lock(lock_);
   // What cannot be reaped is told by reap_pending() itself; here only the room counts.
   (void)reap_locked().ok();
-  return take_free(request, block);
+  return take_own(request, block);
 }
 
 bool PoolMemoryResource::wait_for_room(const AllocRequest& request, Block* block) {
@@ -269,7 +269,9 @@ Status PoolMemoryResource::add_chunk(std::uint64_t nbytes, std::uint64_t alignme
     reserved_ += nbytes;
   }
   auto chunk = std::make_unique<PoolChunk>();
-  Status added = upstream_->allocate({.nbytes = nbytes, .alignment = alignment}, &chunk->memory);
+  // Where it makes no difference, chunks come on the default stream: the one of a request may not live as long.
+  const StreamId origin = first != nullptr && upstream_->is_stream_ordered() ? first->stream : kDefaultStream;
+  Status added = upstream_->allocate({.nbytes = nbytes, .alignment = alignment, .stream = origin}, &chunk->memory);
   const bool taken = added.ok();
   if (added.ok()) added = chunk->space.open(nbytes, kPoolGranule);
   if (added.ok()) added = keep(&chunk, first, block);
@@ -287,6 +289,11 @@ Status PoolMemoryResource::add_chunk(std::uint64_t nbytes, std::uint64_t alignme
 Status PoolMemoryResource::keep(std::unique_ptr<PoolChunk>* chunk, const AllocRequest* first, Block* block) {
   const std::lock_guard lock(lock_);
   auto place = std::ranges::find_if(chunks_, [](const auto& each) { return each == nullptr; });
+  // What exists from a point of a stream on is not free for everyone; it is taken as a whole, and pending on its
+  // stream.
+  const bool pending = upstream_->is_stream_ordered() && !default_is_inline_;
+  Allocation all;
+  if (pending) TM_TRY((*chunk)->space.allocate((*chunk)->memory.nbytes, kPoolGranule, &all));
   if (place == chunks_.end()) {
     if (chunks_.size() == kMaxChunks)
       return Status::fail(Code::out_of_memory, "the pool has as many chunks as it can name", (*chunk)->memory.nbytes);
@@ -294,9 +301,26 @@ Status PoolMemoryResource::keep(std::unique_ptr<PoolChunk>* chunk, const AllocRe
   }
   *place = std::move(*chunk);
   const auto index = static_cast<std::uint32_t>(place - chunks_.begin());
-  if (first == nullptr || take_from(index, *first, block)) return {};
+  if (pending && hand_out_pending({index, all.node}, first, block)) return {};
+  if (!pending && (first == nullptr || take_from(index, *first, block))) return {};
   *chunk = std::move(*place);
   return out_of_memory(first->nbytes);
+}
+
+// As if the stream had just given the chunk back: it may have it at once, the others when it has passed.
+bool PoolMemoryResource::hand_out_pending(RangeName whole, const AllocRequest* first, Block* block) {
+  if (first == nullptr) {
+    add_pending(whole, kDefaultStream);
+    return true;
+  }
+  OffsetAllocator& space = chunks_[whole.chunk]->space;
+  const std::uint64_t need = align_up(range_bytes(*first), kPoolGranule);
+  RangeName rest = whole;
+  const bool has_rest = space.size(whole.node) > need;
+  if (has_rest && !space.split(whole.node, need, &rest.node).ok()) return false;
+  hand_out(*first, whole, block);
+  if (has_rest) add_pending(rest, first->stream);
+  return true;
 }
 
 Status PoolMemoryResource::trim(std::uint64_t keep_bytes, std::uint64_t* released) {

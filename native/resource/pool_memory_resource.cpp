@@ -29,8 +29,7 @@ Status PoolMemoryResource::allocate(const AllocRequest& request, Block* block) {
     if (runs_inline(request.stream)) [[likely]] {
       if (take_parked(request, block) || take_free(request, block)) [[likely]]
         return {};
-    } else if (const auto own = pending_.find(request.stream);
-               (own != pending_.end() && take_pending(own->second, request, block)) || take_free(request, block)) {
+    } else if (take_own(request, block)) {
       return {};
     }
   }
@@ -149,6 +148,12 @@ bool PoolMemoryResource::take_from(std::uint32_t index, const AllocRequest& requ
   if (!chunk.space.allocate(need, request.alignment, &range).ok()) return false;
   hand_out(request, {index, range.node}, block);
   return true;
+}
+
+// What the stream gave back itself goes first.
+bool PoolMemoryResource::take_own(const AllocRequest& request, Block* block) {
+  const auto own = pending_.find(request.stream);
+  return (own != pending_.end() && take_pending(own->second, request, block)) || take_free(request, block);
 }
 
 bool PoolMemoryResource::take_pending(PendingRanges& ranges, const AllocRequest& request, Block* block) {

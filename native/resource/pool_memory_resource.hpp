@@ -5,6 +5,7 @@
 //   stream's own pending ranges, free ranges, ranges whose streams have passed, a new chunk, and last other streams'
 //   pending ranges, behind their events. A stream that runs inline cannot be put behind an event: there the caller
 //   waits for whichever range passes first. Its stream may wait for the caller in turn, so this wait has an end.
+//   A chunk of a stream-ordered upstream exists from a point of a stream on, so it begins as pending on that stream.
 // Empty chunks go back to the upstream by `trim`, and by themselves above the release threshold.
 // Must not know: where the upstream's memory comes from.
 #pragma once
@@ -97,6 +98,9 @@ class PoolMemoryResource final : public Resource {
   bool take_parked(const AllocRequest& request, Block* block);
   bool take_free(const AllocRequest& request, Block* block);
   bool take_from(std::uint32_t index, const AllocRequest& request, Block* block);
+  bool take_own(const AllocRequest& request, Block* block);
+  // Gives `first` its block from a chunk that is taken as a whole; the rest is pending on its stream.
+  bool hand_out_pending(RangeName whole, const AllocRequest* first, Block* block);
   bool take_pending(PendingRanges& ranges, const AllocRequest& request, Block* block);
   void hand_out(const AllocRequest& request, RangeName name, Block* block);
   bool is_ours(const Block& block) const;

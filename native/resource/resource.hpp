@@ -48,6 +48,9 @@ class Resource {
   virtual BlockState state_of(const Block& block) const = 0;
   virtual Status reap_pending() { return {}; }
 
+  // Whether a block exists from a point of its stream on, so that other streams have to wait for that point.
+  virtual bool is_stream_ordered() const { return false; }
+
   virtual bool supports_block_use_tracking() const { return false; }
   virtual Status prepare_block_use(const Block& block, StreamId stream, Access access);
   virtual Status finish_block_use(const Block& block, StreamId stream, Access access);

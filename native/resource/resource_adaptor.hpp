@@ -23,6 +23,7 @@ class ResourceAdaptor : public Resource {
   BlockState state_of(const Block& block) const override { return upstream_->state_of(block); }
   Status reap_pending() override { return upstream_->reap_pending(); }
 
+  bool is_stream_ordered() const override { return upstream_->is_stream_ordered(); }
   bool supports_block_use_tracking() const override { return upstream_->supports_block_use_tracking(); }
   Status prepare_block_use(const Block& block, StreamId stream, Access access) override {
     return upstream_->prepare_block_use(block, stream, access);

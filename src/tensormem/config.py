@@ -57,6 +57,10 @@ def _choice(default: StrEnum, meaning: str) -> Any:
     return _Variable(default, type(default), "|".join(type(default)), meaning)
 
 
+def _text(default: str, expected: str, meaning: str) -> Any:
+    return _Variable(default, str, expected, meaning)
+
+
 class Config:
     """What the environment says, checked and frozen. Field `max_streams` is the variable `TENSORMEM_MAX_STREAMS`.
 
@@ -66,6 +70,9 @@ class Config:
 
     huge_pages: HugePages = _choice(HugePages.AUTO, "ask the system for 2 MiB pages where the kernel gives them")
     max_streams: int = _whole(1024, 1, 1024, "how many streams one driver may have at once; each has a thread")
+    simgpu: str = _text(
+        "off", "off, or text such as devices=2,memory=1GiB", "use a simulated GPU like this instead of real ones"
+    )
 
     def __init__(self, **values: object) -> None:
         if unknown := values.keys() - _VARIABLES.keys():

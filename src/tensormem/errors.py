@@ -688,6 +688,15 @@ class InternalError(TensormemError, SystemError):
     _hint = "This is a bug in tensormem; please report it with this message"
 
 
+# How the drivers with numbers of their own explain them: (name, explanation, call, driver). 0 is errno.
+_vendors: dict[int, Callable[[int, str], tuple[str, str, str, str]]] = {}
+
+
+def register_vendor(numbers: int, explain: Callable[[int, str], tuple[str, str, str, str]]) -> None:
+    """Let `explain(code, call)` name and explain the failures that native code marks with `numbers`."""
+    _vendors[numbers] = explain
+
+
 def from_failure(class_name: str, what: str, driver_code: int, facts: tuple[int, ...]) -> TensormemError:
     """The exception for a native failure. Facts beyond those of the class are dropped; native code always sends four.
 
@@ -697,6 +706,8 @@ def from_failure(class_name: str, what: str, driver_code: int, facts: tuple[int,
     kind = globals().get(class_name)
     if not (isinstance(kind, type) and issubclass(kind, TensormemError)):
         return InternalError(f"native code reported the unknown failure {class_name!r}: {what}")
+    if kind is DriverError and len(facts) > 1 and facts[1] in _vendors:
+        return DriverError(driver_code, *_vendors[facts[1]](driver_code, what))
     if kind is DriverError:
         name = errno.errorcode.get(driver_code, "an unknown code")
         return DriverError(driver_code, name, os.strerror(driver_code), call=what)

@@ -34,6 +34,7 @@ class Machine(System):
         self.addresses: errors.TensormemError | None = None
         self.shm = (2**30, 2**30)
         self.core: ImportError | None = None
+        self.gpu_drivers = [ProbeResult(name, False, "it does not work", "Mend it") for name in ("cuda", "rocm")]
 
     def write(self, path: str, text: str) -> None:
         file = self.root / path.lstrip("/")
@@ -63,7 +64,7 @@ class Machine(System):
     def drivers(self) -> list[ProbeResult]:
         if self.core:
             raise self.core
-        return super().drivers()
+        return [result for result in super().drivers() if result.name == "host"] + self.gpu_drivers
 
     def huge_pages(self) -> tuple[bool, str]:
         return self.huge

@@ -11,6 +11,7 @@ import pytest
 
 from tensormem import errors
 from tensormem.reports.machine import Area, Outcome, Status, System, examine
+from tensormem.testing import simulated_gpu
 from unit.fake_machine import FILES, THP, Machine, healthy_machine
 
 
@@ -168,12 +169,15 @@ def test_a_gpu_without_its_library_says_what_to_install(machine: Machine, driver
 
 
 @pytest.mark.parametrize(("driver", "library"), [("cuda", "libcuda.so.1"), ("rocm", "libamdhip64.so.6")])
-def test_a_vendor_library_that_this_version_has_no_driver_for_is_reported_as_that(
-    machine: Machine, driver: str, library: str
-) -> None:
+def test_a_driver_that_cannot_be_used_says_why_and_what_to_do(machine: Machine, driver: str, library: str) -> None:
     machine.libraries[library] = ""
-    reason = f"{library} is here, but this version of tensormem has no {driver} driver"
-    assert found(machine, driver).reason == reason
+    assert found(machine, driver) == Outcome(Status.MISSING, library, "it does not work", "Mend it")
+
+
+def test_a_simulated_gpu_is_reported_as_simulated() -> None:
+    with simulated_gpu(devices=1, memory="32MiB"):
+        assert found(System(), "cuda").status is Status.WORKS
+        assert found(System(), "cuda").reason == "simulated: 1 device (tensormem simulated GPU 0)"
 
 
 def test_a_library_that_is_there_but_broken_is_told_apart_from_one_that_is_not(machine: Machine) -> None:

@@ -8,6 +8,7 @@ from tensormem._core import claims as _claims
 from tensormem._core import drivers as _drivers
 from tensormem._core import elastic as _elastic
 from tensormem._core import faults as _faults
+from tensormem._core import gpus as _gpus
 from tensormem._core import growable_buffer as _growable_buffer
 from tensormem._core import interop as _interop
 from tensormem._core import leaves as _leaves
@@ -23,6 +24,9 @@ from tensormem._core import virtual_memory_pool as _virtual_memory_pool
 Driver = _drivers.Driver
 host_driver = _drivers.host
 host_facts = _drivers.host_facts
+
+GpuPlatform = _gpus.GpuPlatform
+open_gpu = _gpus.open_gpu
 
 Event = _streams.Event
 Stream = _streams.Stream
@@ -40,7 +44,10 @@ LaunchRecorder = _resources.LaunchRecorder
 tag = _resources.tag
 
 CallbackMemoryResource = _leaves.CallbackMemoryResource
+GpuAsyncMemoryResource = _leaves.GpuAsyncMemoryResource
+GpuMemoryResource = _leaves.GpuMemoryResource
 HostMemoryResource = _leaves.HostMemoryResource
+ManagedMemoryResource = _leaves.ManagedMemoryResource
 PinnedMemoryResource = _leaves.PinnedMemoryResource
 
 ArenaMemoryResource = _suballocators.ArenaMemoryResource

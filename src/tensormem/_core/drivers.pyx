@@ -45,12 +45,15 @@ cdef class Driver:
         raise TypeError("drivers come from tensormem.drivers, for example tensormem.drivers.host()")
 
     def __repr__(self):
-        return f"<Driver {self.name}>"
+        return f"<Driver {self._label()}{' (simulated)' if self.simulated else ''}>"
+
+    def _label(self):
+        return self.name if self.name == "host" else f"{self.name}:{self.device}"
 
     def __reduce__(self):
         from tensormem import drivers
 
-        return drivers.get, (self.name,)
+        return drivers.get, (self._label(),)
 
     @property
     def device_count(self):
@@ -59,10 +62,10 @@ cdef class Driver:
         check(self.native.device_count(&count))
         return count
 
-    def device_info(self, int32_t device=0):
+    def device_info(self, device=None):
         """Name, size and abilities of a device, as a dict."""
         cdef DeviceInfo info
-        check(self.native.device_info(device, &info))
+        check(self.native.device_info(self._device(device), &info))
         return {
             "name": (<bytes>info.name).decode(),
             "total_bytes": info.total_bytes,
@@ -72,10 +75,10 @@ cdef class Driver:
             "virtual_memory": info.virtual_memory,
         }
 
-    def memory_info(self, int32_t device=0):
+    def memory_info(self, device=None):
         """(free bytes, total bytes) of a device, as its driver sees them now."""
         cdef MemoryInfo info
-        check(self.native.memory_info(device, &info))
+        check(self.native.memory_info(self._device(device), &info))
         return info.free_bytes, info.total_bytes
 
     # --- Work on a stream. The caller keeps the memory alive until the stream has passed. ---
@@ -124,10 +127,10 @@ cdef class Driver:
 
     # --- Raw virtual memory ---
 
-    def granularity(self, int32_t device=0):
+    def granularity(self, device=None):
         """(minimum, recommended) size of a page of virtual memory."""
         cdef Granularity found
-        check(self.native.granularity(device, &found))
+        check(self.native.granularity(self._device(device), &found))
         return found.minimum, found.recommended
 
     def reserve(self, size, alignment=4096):
@@ -140,18 +143,19 @@ cdef class Driver:
         """Give reserved addresses back; nothing may be mapped there any more."""
         check(self.native.release(address_of(address), size_of(size)))
 
-    def physical_create(self, size, int32_t device=0, *, bint exportable=False, bint huge_pages=True,
+    def physical_create(self, size, device=None, *, bint exportable=False, bint huge_pages=True,
                         placement=_NO_PLACEMENT):
         """Take physical memory, zeroed; gives its handle."""
         cdef uint64_t nbytes = size_of(size)
         cdef PhysicalOptions options
         cdef PhysicalHandle handle = 0
+        cdef int32_t where = self._device(device)
         cdef Status status
         options.exportable = exportable
         options.huge_pages = huge_pages
         options.placement = address_of(placement)
         with nogil:
-            status = self.native.physical_create(device, nbytes, options, &handle)
+            status = self.native.physical_create(where, nbytes, options, &handle)
         check(move(status))
         return handle
 
@@ -188,16 +192,17 @@ cdef class Driver:
             status = self.native.unmap(start, nbytes)
         check(move(status))
 
-    def set_access(self, address, size, access, int32_t device=0):
+    def set_access(self, address, size, access, device=None):
         """Say what a device may do at these addresses: "none", "read" or "read_write"."""
         if access not in _ACCESS:
             raise errors.InvalidArgument(f"access is one of {', '.join(_ACCESS)}, not {access!r}")
         cdef uint64_t start = address_of(address)
         cdef uint64_t nbytes = size_of(size)
         cdef AccessFlags flags = <AccessFlags><int>_ACCESS[access]
+        cdef int32_t where = self._device(device)
         cdef Status status
         with nogil:
-            status = self.native.set_access(start, nbytes, device, flags)
+            status = self.native.set_access(start, nbytes, where, flags)
         check(move(status))
 
     def physical_export(self, physical):
@@ -206,11 +211,15 @@ cdef class Driver:
         check(self.native.physical_export(address_of(physical), &fd))
         return fd
 
-    def physical_import(self, int32_t fd, int32_t device=0):
+    def physical_import(self, int32_t fd, device=None):
         """The handle of memory that another process exported; the descriptor stays the caller's."""
         cdef PhysicalHandle handle = 0
-        check(self.native.physical_import(device, fd, &handle))
+        check(self.native.physical_import(self._device(device), fd, &handle))
         return handle
+
+    cdef int32_t _device(self, object device) except? -1:
+        # Unless told, its own.
+        return self.device if device is None else device
 
 
 cdef CopyShape _box(object shape) except *:
@@ -232,9 +241,11 @@ cdef Pitched _pitched(object address, object pitch, object plane, const CopyShap
     return place
 
 
-cdef Driver _wrap(NativeDriver* native):
+cdef Driver wrap_driver(NativeDriver* native, int32_t device, bint simulated):
     cdef Driver driver = Driver.__new__(Driver)
     driver.native = native
+    driver.device = device
+    driver.simulated = simulated
     driver.name = (<bytes>native.name()).decode()
     return driver
 
@@ -287,4 +298,4 @@ cdef extern from "_core/gil.hpp" namespace "tensormem":
 
 
 install_gil_hooks()
-cdef Driver _HOST = _wrap(<NativeDriver*>&host_driver())
+cdef Driver _HOST = wrap_driver(<NativeDriver*>&host_driver(), 0, False)

@@ -1,7 +1,9 @@
 from collections.abc import Callable
 
+from tensormem._core.drivers import Driver
 from tensormem._core.resources import DeviceMemoryResource
 from tensormem._core.streams import Stream
+from tensormem.spaces import LogicalMemorySpace
 
 class HostMemoryResource(DeviceMemoryResource):
     def __init__(self, *, huge_pages: bool = False, numa_node: int | None = None, zeroed: bool = False) -> None: ...
@@ -12,8 +14,20 @@ class HostMemoryResource(DeviceMemoryResource):
     @property
     def zeroed(self) -> bool: ...
 
+_Device = Driver | str | int | LogicalMemorySpace
+
 class PinnedMemoryResource(DeviceMemoryResource):
-    def __init__(self) -> None: ...
+    def __init__(self, device: _Device | None = None) -> None: ...
+
+class GpuMemoryResource(DeviceMemoryResource):
+    def __init__(self, device: _Device = 0) -> None: ...
+
+class ManagedMemoryResource(DeviceMemoryResource):
+    def __init__(self, device: _Device = 0) -> None: ...
+
+class GpuAsyncMemoryResource(DeviceMemoryResource):
+    def __init__(self, device: _Device = 0) -> None: ...
+    def trim(self, keep_bytes: int | str = 0) -> None: ...
 
 class CallbackMemoryResource(DeviceMemoryResource):
     def __init__(

@@ -7,10 +7,12 @@ from libc.stdint cimport int32_t, uint64_t
 from libcpp.memory cimport make_shared, static_pointer_cast
 
 from tensormem._core.drivers cimport Driver
+from tensormem._core.failures cimport check
 from tensormem._core.hooks cimport memory_callbacks, python_failure
 from tensormem._core.native cimport (
     AllocationOptions,
     AllocRequest,
+    AsyncMemoryResource,
     CallbackMemoryResource as NativeCallbackMemoryResource,
     MemoryKind,
     PlainMemoryResource,
@@ -20,7 +22,7 @@ from tensormem._core.native cimport (
     StreamId,
 )
 from tensormem._core.resources cimport DeviceMemoryResource
-from tensormem._core.sizes cimport address_of, alignment_of
+from tensormem._core.sizes cimport address_of, alignment_of, size_of
 from tensormem._core.streams cimport borrow_stream
 
 from tensormem import errors
@@ -66,18 +68,130 @@ cdef class HostMemoryResource(DeviceMemoryResource):
 cdef class PinnedMemoryResource(DeviceMemoryResource):
     """Main memory that is locked in place, so that devices reach it directly and it is never swapped out.
 
-    How much a process may lock is limited (`tensormem doctor` tells).
+    How much a process may lock is limited (`tensormem doctor` tells). With a `device` ("cuda:0"), that GPU's driver
+    makes the memory and knows it as its own.
 
     >>> import tensormem as tm
     >>> mr = tm.mr.PinnedMemoryResource()
     >>> mr.deallocate(mr.allocate("64KiB"))
     """
 
-    def __init__(self):
+    def __init__(self, device=None):
         cdef AllocationOptions options
-        cdef Driver driver = drivers.host()
+        cdef Driver driver = drivers.host() if device is None else _gpu(device)
         options.kind = MemoryKind.pinned
-        self.adopt(_plain(driver, 0, options), driver, None)
+        self.adopt(_plain(driver, driver.device, options), driver, None)
+
+    @property
+    def is_device_accessible(self):
+        """Whether a GPU can touch the memory."""
+        return self.driver.name != "host"
+
+
+cdef class GpuMemoryResource(DeviceMemoryResource):
+    """The memory of a GPU, straight from its driver: each block is one allocation, and freeing one may wait.
+
+    `device` is a number, text such as "cuda:1", a space such as `tm.gpu(1)`, or a driver.
+
+    >>> import tensormem as tm
+    >>> from tensormem.testing import simulated_gpu
+    >>> with simulated_gpu(memory="64MiB"):
+    ...     mr = tm.mr.GpuMemoryResource("cuda:0")
+    ...     block = mr.allocate("1MiB")
+    ...     print(mr, block.nbytes, mr.is_host_accessible)
+    ...     mr.deallocate(block)
+    GpuMemoryResource 1048576 False
+    """
+
+    def __init__(self, device=0):
+        cdef AllocationOptions options
+        cdef Driver driver = _gpu(device)
+        options.kind = MemoryKind.device
+        self.adopt(_plain(driver, driver.device, options), driver, None)
+
+    @property
+    def is_host_accessible(self):
+        """Whether the CPU can touch the memory."""
+        return False
+
+    @property
+    def is_device_accessible(self):
+        """Whether a GPU can touch the memory."""
+        return True
+
+
+cdef class ManagedMemoryResource(DeviceMemoryResource):
+    """Memory that moves between the host and a GPU by itself, at one address for both.
+
+    >>> import tensormem as tm
+    >>> from tensormem.testing import simulated_gpu
+    >>> with simulated_gpu(memory="64MiB"):
+    ...     mr = tm.mr.ManagedMemoryResource("cuda:0")
+    ...     mr.deallocate(mr.allocate("1MiB"))
+    """
+
+    def __init__(self, device=0):
+        cdef AllocationOptions options
+        cdef Driver driver = _gpu(device)
+        options.kind = MemoryKind.managed
+        self.adopt(_plain(driver, driver.device, options), driver, None)
+
+    @property
+    def is_device_accessible(self):
+        """Whether a GPU can touch the memory."""
+        return True
+
+    @property
+    def is_managed(self):
+        """Whether the memory moves between host and GPU by itself."""
+        return True
+
+
+cdef class GpuAsyncMemoryResource(DeviceMemoryResource):
+    """The memory of a GPU, handed out and taken back in the order of a stream by its driver's own pool.
+
+    A block exists from its stream's present end on; other streams reach it through `prepare_block_use`, which waits.
+
+    >>> import tensormem as tm
+    >>> from tensormem.testing import simulated_gpu
+    >>> with simulated_gpu(memory="64MiB"):
+    ...     mr = tm.mr.GpuAsyncMemoryResource("cuda:0")
+    ...     with tm.Stream(mr.driver) as stream:
+    ...         mr.deallocate(mr.allocate("1MiB", stream), stream)
+    """
+
+    def __init__(self, device=0):
+        cdef Driver driver = _gpu(device)
+        self.adopt(
+            static_pointer_cast[Resource, AsyncMemoryResource](
+                make_shared[AsyncMemoryResource](driver.native[0], driver.device)),
+            driver,
+            None,
+        )
+
+    def trim(self, keep_bytes=0):
+        """Give what the driver's pool has cached back to the device, down to `keep_bytes`."""
+        self._check_open()
+        check((<AsyncMemoryResource*>self.native).trim(size_of(keep_bytes)))
+
+    @property
+    def is_host_accessible(self):
+        """Whether the CPU can touch the memory."""
+        return False
+
+    @property
+    def is_device_accessible(self):
+        """Whether a GPU can touch the memory."""
+        return True
+
+
+cdef Driver _gpu(object device):
+    # The registry stands above this module; it is asked when a resource is made, and never before.
+    if isinstance(device, Driver):
+        return device
+    from tensormem.drivers import gpu
+
+    return gpu(device)
 
 
 cdef class CallbackMemoryResource(DeviceMemoryResource):

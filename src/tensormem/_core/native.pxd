@@ -176,6 +176,12 @@ cdef extern from "resource/plain_memory_resource.hpp" namespace "tensormem" nogi
         PlainMemoryResource(Driver& driver, int32_t device, const AllocationOptions& options)
 
 
+cdef extern from "resource/async_memory_resource.hpp" namespace "tensormem" nogil:
+    cdef cppclass AsyncMemoryResource(Resource):
+        AsyncMemoryResource(Driver& driver, int32_t device)
+        Status trim(uint64_t keep_bytes)
+
+
 cdef extern from "resource/callback_memory_resource.hpp" namespace "tensormem" nogil:
     cdef cppclass MemoryCallbacks:
         pass

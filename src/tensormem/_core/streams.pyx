@@ -15,6 +15,7 @@ from tensormem._core.drivers cimport Driver
 from tensormem._core.failures cimport check
 from tensormem._core.native cimport Driver as NativeDriver
 from tensormem._core.native cimport EventHandle, Status, StreamId
+from tensormem._core.native_gpu cimport share_streams
 from tensormem._core.sizes cimport address_of
 
 from typing import Protocol, runtime_checkable
@@ -42,20 +43,23 @@ cdef class Stream:
     ['first', 'second']
     """
 
-    def __init__(self, Driver driver not None, int32_t device=0):
+    def __init__(self, Driver driver not None, device=None):
+        cdef int32_t where = driver._device(device)
         if self._owned:
             raise errors.InvalidArgument("this stream exists already; make a new one")
-        check(driver.native.stream_create(device, &self._id))
+        check(driver.native.stream_create(where, &self._id))
         self.driver = driver
-        self.device = device
+        self.device = where
         self._owned = True
         _live.add(self)
         _close_orphans()
 
     @staticmethod
-    def default(Driver driver not None, int32_t device=0):
+    def default(Driver driver not None, device=None):
         """The driver's default stream. On the host its work is done when the call returns."""
         cdef Stream stream = borrow_stream(driver, 0)
+        if device is None:
+            return stream
         if not 0 <= device < driver.device_count:
             raise errors.InvalidArgument(f"the {driver.name} driver has no device {device}")
         stream.device = device
@@ -75,6 +79,13 @@ cdef class Stream:
     def id(self):
         """The driver's number of this stream; 0 is the default stream, and numbers are never reused."""
         return self._id
+
+    @property
+    def handle(self):
+        """The vendor's own handle of this stream (a CUstream or hipStream_t), as a number; its id on the host."""
+        cdef uint64_t handle = 0
+        check(self._native().stream_export(self._id, &handle))
+        return handle
 
     @property
     def is_default(self):
@@ -171,14 +182,12 @@ cdef class Stream:
 
     def __getattr__(self, name):
         # Offered only where there is a handle to offer, so that hasattr() tells the truth.
-        if name == "__cuda_stream__" and self.driver is not None and self.driver.name != "host":
+        if name == "__cuda_stream__" and self.driver is not None and self.driver.name == "cuda":
             return self._cuda_stream
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _cuda_stream(self):
-        cdef uint64_t handle = 0
-        check(self._native().stream_export(self._id, &handle))
-        return 0, handle
+        return 0, self.handle
 
     cdef NativeDriver* _native(self) except NULL:
         if self.driver is None:
@@ -198,10 +207,10 @@ cdef class Event:
     True
     """
 
-    def __init__(self, Driver driver not None, int32_t device=0):
+    def __init__(self, Driver driver not None, device=None):
         if self._handle != NULL:
             raise errors.InvalidArgument("this event exists already; make a new one")
-        check(driver.native.event_create(device, &self._handle))
+        check(driver.native.event_create(driver._device(device), &self._handle))
         self.driver = driver
 
     def __dealloc__(self):
@@ -258,6 +267,7 @@ cdef class Event:
 cdef Stream borrow_stream(Driver driver, StreamId id):
     cdef Stream stream = Stream.__new__(Stream)
     stream.driver = driver
+    stream.device = driver.device
     stream._id = id
     return stream
 
@@ -311,7 +321,10 @@ StreamLike = Stream | SupportsCudaStream
 cdef StreamId stream_id_slow(object stream, NativeDriver* driver) except? 0xFFFFFFFFFFFFFFFF:
     cdef StreamId imported = 0
     if isinstance(stream, Stream):
-        if (<Stream>stream).driver is None or (<Stream>stream).driver.native != driver:
+        # Devices of one vendor take one another's streams; the default stream is each device's own.
+        if (<Stream>stream).driver is None or not (
+                (<Stream>stream).driver.native == driver
+                or ((<Stream>stream)._id != 0 and share_streams((<Stream>stream).driver.native[0], driver[0]))):
             raise errors.StreamMisuse(
                 (<Stream>stream)._id,
                 what=f"{stream!r} belongs to another driver than {(<bytes>driver.name()).decode()}")

@@ -4,6 +4,7 @@ import click
 
 import tensormem
 from tensormem.cli.doctor import doctor
+from tensormem.cli.selftest import selftest
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -13,3 +14,4 @@ def cli() -> None:
 
 
 cli.add_command(doctor)
+cli.add_command(selftest)

@@ -3,6 +3,6 @@
 A driver is the only code that touches an operating system or device API. Must not know: what the memory is used for.
 """
 
-from tensormem.drivers.registry import ProbeResult, get, host, probe
+from tensormem.drivers.registry import ProbeResult, get, gpu, host, probe
 
-__all__ = ["ProbeResult", "get", "host", "probe"]
+__all__ = ["ProbeResult", "get", "gpu", "host", "probe"]

@@ -11,9 +11,10 @@ from contextvars import ContextVar
 
 from tensormem import errors
 from tensormem._core import Driver, host_driver
-from tensormem.mr.resources import DeviceMemoryResource, HostMemoryResource
+from tensormem.mr.resources import DeviceMemoryResource, GpuMemoryResource, HostMemoryResource
 
 __all__ = [
+    "forget_driver",
     "get_current_device_resource",
     "get_per_device_resource",
     "set_current_device_resource",
@@ -28,7 +29,7 @@ _resources: dict[_Place, DeviceMemoryResource] = {}
 _in_use: ContextVar[dict[_Place, DeviceMemoryResource] | None] = ContextVar("tensormem.mr.in_use", default=None)
 
 
-def get_per_device_resource(device: int = 0, driver: Driver | None = None) -> DeviceMemoryResource:
+def get_per_device_resource(device: int | None = None, driver: Driver | None = None) -> DeviceMemoryResource:
     """The resource of a device, for the whole process; until one is set, plain memory of the driver.
 
     >>> import tensormem as tm
@@ -52,7 +53,7 @@ def set_per_device_resource(device: int, mr: DeviceMemoryResource) -> None:
         _resources[place] = mr
 
 
-def get_current_device_resource(driver: Driver | None = None, device: int = 0) -> DeviceMemoryResource:
+def get_current_device_resource(driver: Driver | None = None, device: int | None = None) -> DeviceMemoryResource:
     """The resource that serves this thread or task now: the innermost `use_resource`, or the device's.
 
     >>> import tensormem as tm
@@ -85,7 +86,16 @@ def use_resource(mr: DeviceMemoryResource) -> Iterator[DeviceMemoryResource]:
         _in_use.reset(token)
 
 
-def _place(device: int, driver: Driver | None) -> _Place:
+def forget_driver(name: str) -> None:
+    """Let go of the resources of a driver that is closing."""
+    with _lock:
+        for place in [place for place in _resources if place[0] == name]:
+            del _resources[place]
+
+
+def _place(device: int | None, driver: Driver | None) -> _Place:
+    if device is None:
+        device = 0 if driver is None else driver.device
     if device < 0:
         raise errors.InvalidArgument(f"a device has a number from 0, not {device!r}")
     return ("host" if driver is None else driver.name, device)
@@ -95,6 +105,8 @@ def _plain(place: _Place) -> DeviceMemoryResource:
     name, device = place
     if name == "host" and device < host_driver().device_count:
         return HostMemoryResource()
+    if name != "host":
+        return GpuMemoryResource(f"{name}:{device}")
     raise errors.InvalidArgument(f"there is no device {device} on the {name} driver")
 
 

@@ -1,4 +1,8 @@
-"""Owns: what tensormem ships for other people's tests: conformance suites to subclass, and planned faults.
+"""Owns: what tensormem ships for other people's tests: conformance suites to subclass, planned faults, simulated GPUs.
 
-Needs pytest. Must not be imported by anything but tests.
+The suites need pytest. Must not be imported by anything but tests.
 """
+
+from tensormem.testing.gpus import SimulatedGpu, simulated_gpu
+
+__all__ = ["SimulatedGpu", "simulated_gpu"]

@@ -10,7 +10,7 @@ import pytest
 from tensormem import errors
 from tensormem._core import host_facts
 from tensormem.mr import DeviceMemoryResource, HostMemoryResource
-from tensormem.streams import Stream, SupportsCudaStream
+from tensormem.streams import Stream
 from tensormem.testing.resource_suite import Gate, ResourceSuite
 
 __all__ = ["StreamConformance", "TheirStream"]
@@ -20,7 +20,7 @@ class TheirStream:
     """A stream as another library would hand it over."""
 
     def __init__(self, stream: Stream) -> None:
-        self._answer = stream.__cuda_stream__() if isinstance(stream, SupportsCudaStream) else (0, stream.id)
+        self._answer = 0, stream.handle
 
     def __cuda_stream__(self) -> tuple[int, int]:
         """The version of the protocol, and the handle."""
@@ -175,6 +175,7 @@ class StreamConformance(ResourceSuite):
         assert mr.counters == waiting
         gate.open()
         stream.synchronize()
+        Stream.default(mr.driver).synchronize()  # on a GPU it is a queue like any other
         mr.reap_pending()
         assert (block.state, mr.bytes_outstanding) == ("freed", 0)
 

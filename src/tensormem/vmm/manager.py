@@ -8,7 +8,8 @@ from tensormem._core import Driver
 
 __all__ = ["VirtualMemoryManager", "find_driver"]
 
-_DRIVERS = {"host": "host", "cpu": "host", "cuda": "cuda", "hip": "hip", "rocm": "hip"}
+_HOSTS = ("host", "cpu")
+_GPUS = ("cuda", "rocm", "hip")
 
 
 class VirtualMemoryManager(_core.VirtualMemoryManager):
@@ -32,13 +33,14 @@ class VirtualMemoryManager(_core.VirtualMemoryManager):
     """
 
     def __init__(self, driver: str | Driver = "host", device: int | None = None) -> None:
-        found, ordinal = (driver, 0) if isinstance(driver, Driver) else find_driver(driver)
+        found, ordinal = (driver, driver.device) if isinstance(driver, Driver) else find_driver(driver)
         super().__init__(found, ordinal if device is None else device)
 
 
 def find_driver(text: str) -> tuple[Driver, int]:
     """The driver and the ordinal behind "host", "cuda:0" or "rocm:1"."""
     name, _, ordinal = str(text).partition(":")
-    if name not in _DRIVERS or not (ordinal or "0").isdecimal():
+    if name not in (*_HOSTS, *_GPUS) or not (ordinal or "0").isdecimal():
         raise errors.DriverUnavailable(str(text), "virtual memory is managed on host, cuda:0 or rocm:0")
-    return drivers.get(_DRIVERS[name]), int(ordinal or 0)
+    number = int(ordinal or 0)
+    return (drivers.host() if name in _HOSTS else drivers.get(f"{name}:{number}")), number

@@ -1,7 +1,7 @@
 """Owns: the probes of drivers: the host's, and those of GPU vendors as far as this machine has them.
 
-What tensormem's own registry says about a driver goes first. A vendor's library that this version has no driver for is
-reported as exactly that.
+What tensormem's own registry says about a driver goes first; what it could not open is explained by what this machine
+has.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ def _host(system: System) -> Outcome:
 def _vendor_probe(vendor: _Vendor) -> Probe:
     def ask(system: System) -> Outcome:
         found = _registered(system, vendor.driver)
-        return _from_registry(found) if found else _without_driver(system, vendor)
+        if found is None:
+            return missing("", "tensormem does not know it", "Install tensormem again")
+        return _from_registry(found) if found.works else _without_driver(system, vendor, found)
 
     return Probe(vendor.driver, Area.DRIVER, ask)
 
@@ -68,12 +70,11 @@ def _from_registry(found: ProbeResult) -> Outcome:
     return works("", found.reason) if found.works else missing("", found.reason, found.advice)
 
 
-def _without_driver(system: System, vendor: _Vendor) -> Outcome:
+def _without_driver(system: System, vendor: _Vendor, found: ProbeResult) -> Outcome:
     gpus = _gpu_count(system, vendor.pci_vendor)
     library, trouble = _load_first(system, vendor.libraries)
     if library:
-        why = f"{library} is here, but this version of tensormem has no {vendor.driver} driver"
-        return missing(library, why, "Use the host driver, or a later version of tensormem")
+        return missing(library, found.reason, found.advice)
     if gpus == 0:
         return missing("", f"{trouble}; no {vendor.company} GPU is seen either", "Nothing to do here")
     return missing("", f"{trouble}; {vendor.company} GPUs seen: {gpus}", f"Install {vendor.package}")

@@ -1,0 +1,227 @@
+// Devices, contexts, streams, events, copies and fills. Memory: cuda_memory.cpp.
+#include "driver/cuda/cuda_api.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "driver/cuda/in_context.hpp"
+
+namespace tensormem::cuda {
+
+std::unique_ptr<gpu::GpuApi> open_api(const std::string& path, std::string* why) {
+  FunctionTable functions;
+  if (!load_functions(path, &functions, why)) return nullptr;
+  int count = 0;
+  Result result = functions.cuInit(0);
+  const char* call = "cuInit";
+  if (result == kSuccess) {
+    result = functions.cuDeviceGetCount(&count);
+    call = "cuDeviceGetCount";
+  }
+  if (result == kNoDevice || (result == kSuccess && count == 0)) {
+    *why = "the CUDA driver is there, but it finds no device";
+    return nullptr;
+  }
+  if (result != kSuccess) {
+    const char* name = nullptr;
+    (void)functions.cuGetErrorName(result, &name);
+    *why = std::string(call) + " failed: " + (name != nullptr ? name : "unknown") + " (" + std::to_string(result) + ")";
+    return nullptr;
+  }
+  return std::make_unique<CudaApi>(functions, std::min(count, CudaApi::kMaxDevices));
+}
+
+const char* CudaApi::error_name(std::int32_t code) const noexcept {
+  const char* text = nullptr;
+  return f_.cuGetErrorName(code, &text) == kSuccess ? text : nullptr;
+}
+
+const char* CudaApi::error_text(std::int32_t code) const noexcept {
+  const char* text = nullptr;
+  return f_.cuGetErrorString(code, &text) == kSuccess ? text : nullptr;
+}
+
+Status CudaApi::context_of(std::int32_t device, ContextHandle* context) {
+  const std::lock_guard lock(mutex_);
+  ContextHandle& kept = contexts_[static_cast<std::size_t>(device)];
+  if (kept == nullptr) TM_TRY(answer(f_.cuDevicePrimaryCtxRetain(&kept, device), "cuDevicePrimaryCtxRetain"));
+  *context = kept;
+  return {};
+}
+
+void CudaApi::close() noexcept {
+  const std::lock_guard lock(mutex_);
+  for (std::int32_t device = 0; device < count_; ++device) {
+    ContextHandle& kept = contexts_[static_cast<std::size_t>(device)];
+    if (kept != nullptr) (void)f_.cuDevicePrimaryCtxRelease(device);
+    kept = nullptr;
+  }
+}
+
+Status CudaApi::device_info(std::int32_t device, DeviceInfo* info) {
+  DeviceInfo found;
+  std::size_t total = 0;
+  int managed = 0;
+  int virtual_memory = 0;
+  int node = -1;
+  TM_TRY(answer(f_.cuDeviceGetName(found.name, sizeof found.name, device), "cuDeviceGetName"));
+  TM_TRY(answer(f_.cuDeviceTotalMem(&total, device), "cuDeviceTotalMem"));
+  TM_TRY(answer(f_.cuDeviceGetAttribute(&managed, kAttributeManagedMemory, device), "cuDeviceGetAttribute"));
+  TM_TRY(answer(f_.cuDeviceGetAttribute(&virtual_memory, kAttributeVirtualMemory, device), "cuDeviceGetAttribute"));
+  // Older drivers do not know this one.
+  if (f_.cuDeviceGetAttribute(&node, kAttributeHostNumaNode, device) != kSuccess) node = -1;
+  found.total_bytes = total;
+  found.numa_node = node;
+  found.simulated = f_.simulated;
+  found.managed_memory = managed != 0 && f_.cuMemAllocManaged != nullptr;
+  found.virtual_memory = virtual_memory != 0 && f_.cuMemCreate != nullptr;
+  *info = found;
+  return {};
+}
+
+Status CudaApi::memory_info(std::int32_t device, MemoryInfo* info) {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  TM_TRY(in_context(device, "cuMemGetInfo", [&] { return f_.cuMemGetInfo(&free, &total); }));
+  *info = {free, total};
+  return {};
+}
+
+// --- Streams and events ------------------------------------------------------------------------------------------
+
+Status CudaApi::stream_create(std::int32_t device, gpu::NativeStream* stream) {
+  // Not tied to the legacy stream: order is what is asked for, never what happens to be.
+  return in_context(device, "cuStreamCreate", [&] { return f_.cuStreamCreate(stream, kStreamNonBlocking); });
+}
+
+Status CudaApi::stream_destroy(gpu::StreamRef stream) {
+  return in_context(stream.device, "cuStreamDestroy", [&] { return f_.cuStreamDestroy(stream.handle); });
+}
+
+Status CudaApi::stream_synchronize(gpu::StreamRef stream) {
+  return in_context(stream.device, "cuStreamSynchronize", [&] { return f_.cuStreamSynchronize(stream.handle); });
+}
+
+Status CudaApi::stream_query(gpu::StreamRef stream, bool* done) {
+  Result result = kSuccess;
+  TM_TRY(in_context(stream.device, "cuStreamQuery", [&] {
+    result = f_.cuStreamQuery(stream.handle);
+    return result == kNotReady ? Result{kSuccess} : result;
+  }));
+  *done = result == kSuccess;
+  return {};
+}
+
+Status CudaApi::stream_device(std::int32_t guess, gpu::NativeStream stream, std::int32_t* device) {
+  ContextHandle context = nullptr;
+  TM_TRY(in_context(guess, "cuStreamGetCtx", [&] { return f_.cuStreamGetCtx(stream, &context); }));
+  TM_TRY(answer(f_.cuCtxPushCurrent(context), "cuCtxPushCurrent"));
+  DeviceNumber found = guess;
+  const Result result = f_.cuCtxGetDevice(&found);
+  (void)f_.cuCtxPopCurrent(nullptr);
+  TM_TRY(answer(result, "cuCtxGetDevice"));
+  *device = found;
+  return {};
+}
+
+Status CudaApi::event_create(std::int32_t device, gpu::NativeEvent* event) {
+  return in_context(device, "cuEventCreate", [&] { return f_.cuEventCreate(event, 0); });
+}
+
+Status CudaApi::event_destroy(gpu::EventRef event) {
+  return in_context(event.device, "cuEventDestroy", [&] { return f_.cuEventDestroy(event.handle); });
+}
+
+Status CudaApi::event_record(gpu::EventRef event, gpu::StreamRef stream) {
+  return in_context(stream.device, "cuEventRecord", [&] { return f_.cuEventRecord(event.handle, stream.handle); });
+}
+
+Status CudaApi::event_query(gpu::EventRef event, bool* done) {
+  Result result = kSuccess;
+  TM_TRY(in_context(event.device, "cuEventQuery", [&] {
+    result = f_.cuEventQuery(event.handle);
+    return result == kNotReady ? Result{kSuccess} : result;
+  }));
+  *done = result == kSuccess;
+  return {};
+}
+
+Status CudaApi::event_synchronize(gpu::EventRef event) {
+  return in_context(event.device, "cuEventSynchronize", [&] { return f_.cuEventSynchronize(event.handle); });
+}
+
+Status CudaApi::event_elapsed(gpu::EventRef start, gpu::EventRef end, double* seconds) {
+  float milliseconds = 0;
+  TM_TRY(in_context(start.device, "cuEventElapsedTime",
+                    [&] { return f_.cuEventElapsedTime(&milliseconds, start.handle, end.handle); }));
+  *seconds = static_cast<double>(milliseconds) * 1e-3;
+  return {};
+}
+
+Status CudaApi::stream_wait_event(gpu::StreamRef stream, gpu::EventRef event) {
+  return in_context(stream.device, "cuStreamWaitEvent",
+                    [&] { return f_.cuStreamWaitEvent(stream.handle, event.handle, 0); });
+}
+
+// --- Work --------------------------------------------------------------------------------------------------------
+
+Status CudaApi::copy_line(std::uint64_t to, std::uint64_t from, std::uint64_t nbytes, gpu::StreamRef stream) {
+  return in_context(stream.device, "cuMemcpyAsync", [&] { return f_.cuMemcpyAsync(to, from, nbytes, stream.handle); });
+}
+
+Status CudaApi::copy_box(const Pitched& to, const Pitched& from, const CopyShape& shape, gpu::StreamRef stream) {
+  if (shape.depth == 1) {
+    Copy2D flat;
+    flat.source.memory_type = flat.destination.memory_type = kMemoryUnified;
+    flat.source.device = from.address;
+    flat.source.pitch = from.row_pitch;
+    flat.destination.device = to.address;
+    flat.destination.pitch = to.row_pitch;
+    flat.width_bytes = shape.width;
+    flat.height = shape.height;
+    return in_context(stream.device, "cuMemcpy2DAsync", [&] { return f_.cuMemcpy2DAsync(&flat, stream.handle); });
+  }
+  Copy3D box;
+  box.source.memory_type = box.destination.memory_type = kMemoryUnified;
+  box.source.device = from.address;
+  box.source.pitch = from.row_pitch;
+  box.source.height = from.plane_pitch / from.row_pitch;
+  box.destination.device = to.address;
+  box.destination.pitch = to.row_pitch;
+  box.destination.height = to.plane_pitch / to.row_pitch;
+  box.width_bytes = shape.width;
+  box.height = shape.height;
+  box.depth = shape.depth;
+  return in_context(stream.device, "cuMemcpy3DAsync", [&] { return f_.cuMemcpy3DAsync(&box, stream.handle); });
+}
+
+Status CudaApi::fill(const gpu::FillRows& rows, gpu::StreamRef stream) {
+  const bool flat = rows.height == 1;
+  const auto byte = static_cast<unsigned char>(rows.value);
+  const auto word = static_cast<unsigned short>(rows.value);
+  const std::uint64_t to = rows.address;
+  switch (rows.element_bytes) {
+    case 1:
+      return in_context(stream.device, flat ? "cuMemsetD8Async" : "cuMemsetD2D8Async", [&] {
+        return flat ? f_.cuMemsetD8Async(to, byte, rows.count, stream.handle)
+                    : f_.cuMemsetD2D8Async(to, rows.row_pitch, byte, rows.count, rows.height, stream.handle);
+      });
+    case 2:
+      return in_context(stream.device, flat ? "cuMemsetD16Async" : "cuMemsetD2D16Async", [&] {
+        return flat ? f_.cuMemsetD16Async(to, word, rows.count, stream.handle)
+                    : f_.cuMemsetD2D16Async(to, rows.row_pitch, word, rows.count, rows.height, stream.handle);
+      });
+    default:
+      return in_context(stream.device, flat ? "cuMemsetD32Async" : "cuMemsetD2D32Async", [&] {
+        return flat ? f_.cuMemsetD32Async(to, rows.value, rows.count, stream.handle)
+                    : f_.cuMemsetD2D32Async(to, rows.row_pitch, rows.value, rows.count, rows.height, stream.handle);
+      });
+  }
+}
+
+Status CudaApi::launch_host(HostFunction function, void* argument, gpu::StreamRef stream) {
+  return in_context(stream.device, "cuLaunchHostFunc",
+                    [&] { return f_.cuLaunchHostFunc(stream.handle, function, argument); });
+}
+
+}  // namespace tensormem::cuda

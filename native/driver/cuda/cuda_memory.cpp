@@ -1,0 +1,154 @@
+// Memory of every kind, by CUDA's driver.
+#include "driver/cuda/in_context.hpp"
+
+namespace tensormem::cuda {
+
+namespace {
+
+void* pointer(std::uint64_t address) { return reinterpret_cast<void*>(address); }
+
+AllocationProperties properties_of(std::int32_t device, bool exportable) {
+  AllocationProperties properties;
+  properties.type = kAllocationPinned;
+  properties.handle_types = exportable ? kHandlePosixFd : kHandleNone;
+  properties.location = {kLocationDevice, device};
+  return properties;
+}
+
+}  // namespace
+
+// --- Plain memory ------------------------------------------------------------------------------------------------
+
+Status CudaApi::allocate(std::int32_t device, MemoryKind kind, std::uint64_t nbytes, std::uint64_t* address) {
+  if (kind == MemoryKind::device)
+    return in_context(device, "cuMemAlloc", [&] { return f_.cuMemAlloc(address, nbytes); });
+  if (kind == MemoryKind::managed) {
+    if (f_.cuMemAllocManaged == nullptr) return missing("cuMemAllocManaged");
+    return in_context(device, "cuMemAllocManaged",
+                      [&] { return f_.cuMemAllocManaged(address, nbytes, kAttachGlobal); });
+  }
+  void* memory = nullptr;
+  TM_TRY(in_context(device, "cuMemHostAlloc", [&] { return f_.cuMemHostAlloc(&memory, nbytes, kHostPortable); }));
+  *address = reinterpret_cast<std::uint64_t>(memory);
+  return {};
+}
+
+Status CudaApi::deallocate(std::int32_t device, MemoryKind kind, std::uint64_t address) {
+  if (kind == MemoryKind::pinned)
+    return in_context(device, "cuMemFreeHost", [&] { return f_.cuMemFreeHost(pointer(address)); });
+  return in_context(device, "cuMemFree", [&] { return f_.cuMemFree(address); });
+}
+
+Status CudaApi::pin(std::int32_t device, std::uint64_t address, std::uint64_t nbytes) {
+  return in_context(device, "cuMemHostRegister",
+                    [&] { return f_.cuMemHostRegister(pointer(address), nbytes, kHostPortable); });
+}
+
+Status CudaApi::unpin(std::int32_t device, std::uint64_t address) {
+  return in_context(device, "cuMemHostUnregister", [&] { return f_.cuMemHostUnregister(pointer(address)); });
+}
+
+// --- Stream-ordered and managed memory ---------------------------------------------------------------------------
+
+Status CudaApi::default_pool(std::int32_t device, PoolHandle* pool) {
+  if (f_.cuDeviceGetDefaultMemPool == nullptr) return missing("cuDeviceGetDefaultMemPool");
+  return answer(f_.cuDeviceGetDefaultMemPool(pool, device), "cuDeviceGetDefaultMemPool");
+}
+
+Status CudaApi::allocate_async(std::int32_t device, std::uint64_t nbytes, gpu::StreamRef stream,
+                               std::uint64_t* address) {
+  PoolHandle pool = nullptr;
+  if (f_.cuMemAllocFromPoolAsync == nullptr) return missing("cuMemAllocFromPoolAsync");
+  TM_TRY(default_pool(device, &pool));
+  return in_context(stream.device, "cuMemAllocFromPoolAsync",
+                    [&] { return f_.cuMemAllocFromPoolAsync(address, nbytes, pool, stream.handle); });
+}
+
+Status CudaApi::deallocate_async(std::uint64_t address, gpu::StreamRef stream) {
+  if (f_.cuMemFreeAsync == nullptr) return missing("cuMemFreeAsync");
+  return in_context(stream.device, "cuMemFreeAsync", [&] { return f_.cuMemFreeAsync(address, stream.handle); });
+}
+
+Status CudaApi::trim_async(std::int32_t device, std::uint64_t keep_bytes) {
+  PoolHandle pool = nullptr;
+  if (f_.cuMemPoolTrimTo == nullptr) return missing("cuMemPoolTrimTo");
+  TM_TRY(default_pool(device, &pool));
+  return answer(f_.cuMemPoolTrimTo(pool, keep_bytes), "cuMemPoolTrimTo");
+}
+
+Status CudaApi::prefetch(std::uint64_t address, std::uint64_t nbytes, std::int32_t to_device, gpu::StreamRef stream) {
+  if (f_.cuMemPrefetchAsync == nullptr) return missing("cuMemPrefetchAsync");
+  return in_context(stream.device, "cuMemPrefetchAsync",
+                    [&] { return f_.cuMemPrefetchAsync(address, nbytes, to_device, stream.handle); });
+}
+
+// --- Virtual memory ----------------------------------------------------------------------------------------------
+
+Status CudaApi::granularity(std::int32_t device, Granularity* granularity) {
+  if (f_.cuMemGetAllocationGranularity == nullptr) return missing("cuMemGetAllocationGranularity");
+  const AllocationProperties properties = properties_of(device, false);
+  std::size_t found[2] = {};
+  for (int option = 0; option < 2; ++option) {
+    TM_TRY(
+        answer(f_.cuMemGetAllocationGranularity(&found[option], &properties, option), "cuMemGetAllocationGranularity"));
+  }
+  *granularity = {found[0], found[1]};
+  return {};
+}
+
+Status CudaApi::reserve(std::uint64_t size, std::uint64_t alignment, std::uint64_t* address) {
+  if (f_.cuMemAddressReserve == nullptr) return missing("cuMemAddressReserve");
+  return answer(f_.cuMemAddressReserve(address, size, alignment, 0, 0), "cuMemAddressReserve");
+}
+
+Status CudaApi::release(std::uint64_t address, std::uint64_t size) {
+  if (f_.cuMemAddressFree == nullptr) return missing("cuMemAddressFree");
+  return answer(f_.cuMemAddressFree(address, size), "cuMemAddressFree");
+}
+
+Status CudaApi::physical_create(std::int32_t device, std::uint64_t size, bool exportable,
+                                gpu::NativePhysical* physical) {
+  if (f_.cuMemCreate == nullptr) return missing("cuMemCreate");
+  const AllocationProperties properties = properties_of(device, exportable);
+  return answer(f_.cuMemCreate(physical, size, &properties, 0), "cuMemCreate");
+}
+
+Status CudaApi::physical_destroy(gpu::NativePhysical physical) {
+  if (f_.cuMemRelease == nullptr) return missing("cuMemRelease");
+  return answer(f_.cuMemRelease(physical), "cuMemRelease");
+}
+
+Status CudaApi::map(std::uint64_t address, std::uint64_t size, gpu::NativePhysical physical) {
+  if (f_.cuMemMap == nullptr) return missing("cuMemMap");
+  return answer(f_.cuMemMap(address, size, 0, physical, 0), "cuMemMap");
+}
+
+Status CudaApi::unmap(std::uint64_t address, std::uint64_t size) {
+  if (f_.cuMemUnmap == nullptr) return missing("cuMemUnmap");
+  return answer(f_.cuMemUnmap(address, size), "cuMemUnmap");
+}
+
+Status CudaApi::set_access(std::uint64_t address, std::uint64_t size, std::int32_t device, AccessFlags access) {
+  if (f_.cuMemSetAccess == nullptr) return missing("cuMemSetAccess");
+  AccessDescription right;
+  right.location = {kLocationDevice, device};
+  right.flags = static_cast<std::int32_t>(access);
+  return answer(f_.cuMemSetAccess(address, size, &right, 1), "cuMemSetAccess");
+}
+
+Status CudaApi::physical_export(gpu::NativePhysical physical, std::int32_t* fd) {
+  if (f_.cuMemExportToShareableHandle == nullptr) return missing("cuMemExportToShareableHandle");
+  int made = -1;
+  TM_TRY(answer(f_.cuMemExportToShareableHandle(&made, physical, kHandlePosixFd, 0), "cuMemExportToShareableHandle"));
+  *fd = made;
+  return {};
+}
+
+Status CudaApi::physical_import(std::int32_t device, std::int32_t fd, gpu::NativePhysical* physical) {
+  if (f_.cuMemImportFromShareableHandle == nullptr) return missing("cuMemImportFromShareableHandle");
+  void* const shareable = reinterpret_cast<void*>(static_cast<std::intptr_t>(fd));
+  return in_context(device, "cuMemImportFromShareableHandle",
+                    [&] { return f_.cuMemImportFromShareableHandle(physical, shareable, kHandlePosixFd); });
+}
+
+}  // namespace tensormem::cuda

@@ -1,0 +1,71 @@
+#include "driver/cuda/function_table.hpp"
+
+#include <dlfcn.h>
+
+namespace tensormem::cuda {
+
+namespace {
+
+using Find1 = Result (*)(const char*, void**, int, std::uint64_t);
+using Find2 = Result (*)(const char*, void**, int, std::uint64_t, int*);
+
+class Finder {
+ public:
+  explicit Finder(void* library)
+      : newer_(reinterpret_cast<Find2>(dlsym(library, "cuGetProcAddress_v2"))),
+        older_(reinterpret_cast<Find1>(dlsym(library, "cuGetProcAddress"))) {}
+
+  bool works() const { return newer_ != nullptr || older_ != nullptr; }
+
+  void* find(const char* name, int version) const {
+    void* function = nullptr;
+    int status = 0;
+    const Result result =
+        newer_ != nullptr ? newer_(name, &function, version, 0, &status) : older_(name, &function, version, 0);
+    return result == kSuccess ? function : nullptr;
+  }
+
+ private:
+  Find2 newer_;
+  Find1 older_;
+};
+
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+}  // namespace
+
+bool load_functions(const std::string& path, FunctionTable* table, std::string* why) {
+  const char* const name = path.empty() ? "libcuda.so.1" : path.c_str();
+  // Never closed again: others may hold its functions, and drivers do not like to be unloaded.
+  void* const library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* const reason = dlerror();
+    *why = std::string(name) + " cannot be opened: " + (reason != nullptr ? reason : "no reason given");
+    return false;
+  }
+  const Finder finder(library);
+  if (!finder.works()) {
+    *why = "the CUDA driver is older than " + version_text(kOldestDriver) + ": it has no cuGetProcAddress";
+    return false;
+  }
+  std::string missing;
+#define TM_LOAD(function, version, needed, signature)                                             \
+  table->function = reinterpret_cast<decltype(table->function)>(finder.find(#function, version)); \
+  if (needed == 1 && table->function == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(#function);
+  TM_CUDA_FUNCTIONS(TM_LOAD)
+#undef TM_LOAD
+  table->simulated = dlsym(library, "tensormem_simgpu_is_open") != nullptr;
+  if (table->cuDriverGetVersion != nullptr && table->cuDriverGetVersion(&table->driver_version) == kSuccess &&
+      table->driver_version < kOldestDriver) {
+    *why = "the CUDA driver is version " + version_text(table->driver_version) + "; " + version_text(kOldestDriver) +
+           " or newer is needed";
+    return false;
+  }
+  if (missing.empty()) return true;
+  *why = "the CUDA driver has no " + missing;
+  return false;
+}
+
+}  // namespace tensormem::cuda

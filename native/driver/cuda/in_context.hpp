@@ -1,0 +1,32 @@
+// Owns: making one call in one device's context, for the files that implement CudaApi.
+// Must not know: which call.
+#pragma once
+
+#include "driver/cuda/cuda_api.hpp"
+
+namespace tensormem::cuda {
+
+inline Status answer(Result result, const char* function) noexcept {
+  if (result == kSuccess) [[likely]]
+    return {};
+  return gpu::vendor_error(gpu::ErrorNumbers::cuda, result, function);
+}
+
+// For functions that older drivers do not have.
+inline Status missing(const char* function) noexcept { return Status::fail(Code::not_supported, function); }
+
+template <typename Call>
+Status CudaApi::in_context(std::int32_t device, const char* function, Call call) {
+  ContextHandle wanted = nullptr;
+  ContextHandle current = nullptr;
+  TM_TRY(context_of(device, &wanted));
+  TM_TRY(answer(f_.cuCtxGetCurrent(&current), "cuCtxGetCurrent"));
+  if (current == wanted) return answer(call(), function);
+  TM_TRY(answer(f_.cuCtxPushCurrent(wanted), "cuCtxPushCurrent"));
+  const Result result = call();
+  // The caller's context comes back whatever the call said; a refusal to pop is tried once more.
+  if (f_.cuCtxPopCurrent(&current) != kSuccess) (void)f_.cuCtxPopCurrent(&current);
+  return answer(result, function);
+}
+
+}  // namespace tensormem::cuda

@@ -1,0 +1,71 @@
+#include "driver/gpu/address_books.hpp"
+
+#include <iterator>
+
+#include "base/align.hpp"
+
+namespace tensormem::gpu {
+
+Status AddressBooks::find(std::uint64_t address, std::uint64_t size, Reservations::const_iterator* found) const {
+  auto at = reservations_.upper_bound(address);
+  if (at != reservations_.begin()) {
+    --at;
+    if (range_within(address - at->first, size, at->second.size)) {
+      *found = at;
+      return {};
+    }
+  }
+  return Status::fail(Code::invalid_argument, "the range is not inside one reservation of this driver");
+}
+
+Status AddressBooks::check_release(std::uint64_t address, std::uint64_t size) const {
+  const auto found = reservations_.find(address);
+  if (found == reservations_.end() || found->second.size != size)
+    return Status::fail(Code::invalid_argument, "no reservation has this address and size");
+  if (found->second.mappings.empty()) return {};
+  return Status::fail(Code::still_mapped, "the reservation still has mappings", address, found->second.mappings.size());
+}
+
+Status AddressBooks::check_map(std::uint64_t address, std::uint64_t size) const {
+  Reservations::const_iterator home;
+  TM_TRY(find(address, size, &home));
+  const auto& mappings = home->second.mappings;
+  auto at = mappings.lower_bound(address);
+  if (at != mappings.begin() && std::prev(at)->first + std::prev(at)->second > address) --at;
+  if (at == mappings.end() || at->first >= address + size) return {};
+  return Status::fail(Code::already_mapped, "the range overlaps a mapping", at->first - home->first, at->second);
+}
+
+void AddressBooks::add_mapping(std::uint64_t address, std::uint64_t size) {
+  Reservations::const_iterator home;
+  if (find(address, size, &home).ok()) reservations_[home->first].mappings.emplace(address, size);
+}
+
+Status AddressBooks::check_mapped(std::uint64_t address, std::uint64_t size) const {
+  Reservations::const_iterator home;
+  if (size == 0) return Status::fail(Code::invalid_size, "the range is empty", size);
+  TM_TRY(find(address, size, &home));
+  const auto& mappings = home->second.mappings;
+  std::uint64_t covered = address;
+  for (auto at = mappings.find(address); at != mappings.end() && at->first == covered && covered < address + size; ++at)
+    covered += at->second;
+  if (covered == address + size) return {};
+  if (covered > address + size)
+    return Status::fail(Code::invalid_argument, "a GPU's mapping is an atom: the range cuts one in two");
+  // A range that begins inside a mapping is mapped there, but cannot be taken apart.
+  auto before = mappings.upper_bound(covered);
+  if (before != mappings.begin() && std::prev(before)->first + std::prev(before)->second > covered)
+    return Status::fail(Code::invalid_argument, "a GPU's mapping is an atom: the range cuts one in two");
+  const auto next = mappings.upper_bound(covered);
+  const std::uint64_t hole_end = next != mappings.end() && next->first < address + size ? next->first : address + size;
+  return Status::fail(Code::not_mapped, "a part of the range is not mapped", covered - home->first, hole_end - covered);
+}
+
+void AddressBooks::remove_mappings(std::uint64_t address, std::uint64_t size) {
+  Reservations::const_iterator home;
+  if (!find(address, size, &home).ok()) return;
+  auto& mappings = reservations_[home->first].mappings;
+  mappings.erase(mappings.lower_bound(address), mappings.lower_bound(address + size));
+}
+
+}  // namespace tensormem::gpu

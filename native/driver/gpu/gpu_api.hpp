@@ -1,0 +1,113 @@
+// Owns: what a vendor's driver library must offer, in the vendor's own handles: one thin call each, checked, made in
+// the right device's context, and with the caller's context left as it was. A vendor is a folder that implements this.
+// Must not know: stream ids, resources, or our tables: gpu_driver.hpp turns these calls into the waist of driver.hpp.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/status.hpp"
+#include "driver/types.hpp"
+
+namespace tensormem::gpu {
+
+using NativeStream = void*;
+using NativeEvent = void*;
+using NativePhysical = std::uint64_t;
+
+// A handle the vendor gave, and the device it belongs to.
+struct StreamRef {
+  NativeStream handle = nullptr;  // null: the device's default stream
+  std::int32_t device = 0;
+};
+
+struct EventRef {
+  NativeEvent handle = nullptr;
+  std::int32_t device = 0;
+};
+
+// The same element of 1, 2 or 4 bytes over `height` rows of `count` elements.
+struct FillRows {
+  std::uint64_t address = 0;
+  std::uint64_t row_pitch = 0;
+  std::uint32_t value = 0;
+  std::uint32_t element_bytes = 1;
+  std::uint64_t count = 0;
+  std::uint64_t height = 1;
+};
+
+class GpuApi {
+ public:
+  virtual ~GpuApi() = default;
+
+  virtual const char* name() const noexcept = 0;
+  virtual std::int32_t device_count() const noexcept = 0;
+  virtual std::int32_t version() const noexcept = 0;
+  virtual bool is_simulated() const noexcept = 0;
+  // What the driver calls an answer and says about it; null when it does not know it either.
+  virtual const char* error_name(std::int32_t code) const noexcept = 0;
+  virtual const char* error_text(std::int32_t code) const noexcept = 0;
+  virtual Status device_info(std::int32_t device, DeviceInfo* info) = 0;
+  virtual Status memory_info(std::int32_t device, MemoryInfo* info) = 0;
+  virtual bool is_out_of_memory(std::int32_t code) const noexcept = 0;
+  // Lets go of what it holds of the devices themselves.
+  virtual void close() noexcept = 0;
+
+  virtual Status allocate(std::int32_t device, MemoryKind kind, std::uint64_t nbytes, std::uint64_t* address) = 0;
+  virtual Status deallocate(std::int32_t device, MemoryKind kind, std::uint64_t address) = 0;
+  virtual Status pin(std::int32_t device, std::uint64_t address, std::uint64_t nbytes) = 0;
+  virtual Status unpin(std::int32_t device, std::uint64_t address) = 0;
+  virtual Status allocate_async(std::int32_t device, std::uint64_t nbytes, StreamRef stream,
+                                std::uint64_t* address) = 0;
+  virtual Status deallocate_async(std::uint64_t address, StreamRef stream) = 0;
+  virtual Status trim_async(std::int32_t device, std::uint64_t keep_bytes) = 0;
+  virtual Status prefetch(std::uint64_t address, std::uint64_t nbytes, std::int32_t to_device, StreamRef stream) = 0;
+
+  virtual Status stream_create(std::int32_t device, NativeStream* stream) = 0;
+  virtual Status stream_destroy(StreamRef stream) = 0;
+  virtual Status stream_synchronize(StreamRef stream) = 0;
+  virtual Status stream_query(StreamRef stream, bool* done) = 0;
+  // The device of a stream that somebody else made.
+  virtual Status stream_device(std::int32_t guess, NativeStream stream, std::int32_t* device) = 0;
+
+  virtual Status event_create(std::int32_t device, NativeEvent* event) = 0;
+  virtual Status event_destroy(EventRef event) = 0;
+  virtual Status event_record(EventRef event, StreamRef stream) = 0;
+  virtual Status event_query(EventRef event, bool* done) = 0;
+  virtual Status event_synchronize(EventRef event) = 0;
+  virtual Status event_elapsed(EventRef start, EventRef end, double* seconds) = 0;
+  virtual Status stream_wait_event(StreamRef stream, EventRef event) = 0;
+
+  virtual Status copy_line(std::uint64_t to, std::uint64_t from, std::uint64_t nbytes, StreamRef stream) = 0;
+  // The plane pitches are multiples of the row pitches.
+  virtual Status copy_box(const Pitched& to, const Pitched& from, const CopyShape& shape, StreamRef stream) = 0;
+  virtual Status fill(const FillRows& rows, StreamRef stream) = 0;
+  virtual Status launch_host(HostFunction function, void* argument, StreamRef stream) = 0;
+
+  virtual Status granularity(std::int32_t device, Granularity* granularity) = 0;
+  virtual Status reserve(std::uint64_t size, std::uint64_t alignment, std::uint64_t* address) = 0;
+  virtual Status release(std::uint64_t address, std::uint64_t size) = 0;
+  virtual Status physical_create(std::int32_t device, std::uint64_t size, bool exportable,
+                                 NativePhysical* physical) = 0;
+  virtual Status physical_destroy(NativePhysical physical) = 0;
+  virtual Status map(std::uint64_t address, std::uint64_t size, NativePhysical physical) = 0;
+  virtual Status unmap(std::uint64_t address, std::uint64_t size) = 0;
+  virtual Status set_access(std::uint64_t address, std::uint64_t size, std::int32_t device, AccessFlags access) = 0;
+  virtual Status physical_export(NativePhysical physical, std::int32_t* fd) = 0;
+  virtual Status physical_import(std::int32_t device, std::int32_t fd, NativePhysical* physical) = 0;
+};
+
+// Which vendor's numbers a failure speaks in; the second fact of a `driver_error`. 0 is errno.
+enum class ErrorNumbers : std::uint64_t { system = 0, cuda = 1, hip = 2 };
+
+inline Status vendor_error(ErrorNumbers numbers, std::int32_t code, const char* call) noexcept {
+  return Status::caused(Failure{Code::driver_error,
+                                code,
+                                call,
+                                {static_cast<std::uint64_t>(code), static_cast<std::uint64_t>(numbers)},
+                                nullptr,
+                                nullptr});
+}
+
+}  // namespace tensormem::gpu

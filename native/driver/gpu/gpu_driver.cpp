@@ -1,0 +1,284 @@
+// Devices, streams, events and work. Memory of every kind: gpu_memory.cpp.
+#include "driver/gpu/gpu_driver.hpp"
+
+#include <new>
+
+#include "base/align.hpp"
+#include "driver/host/copy.hpp"
+
+namespace tensormem {
+
+namespace {
+
+constexpr std::uint64_t kLegacyHandle = 1;  // another name of the default stream, in both vendors' interfaces
+
+struct HostWork {
+  HostFunction function;
+  void* argument;
+};
+
+void run_host_work(void* argument) {
+  const HostWork work = *static_cast<HostWork*>(argument);
+  delete static_cast<HostWork*>(argument);
+  GpuPlatform::enter_host_function();
+  work.function(work.argument);
+  GpuPlatform::leave_host_function();
+}
+
+EventHandle as_handle(std::uint64_t number) { return reinterpret_cast<EventHandle>(number); }
+
+std::uint64_t as_number(EventHandle handle) { return reinterpret_cast<std::uint64_t>(handle); }
+
+}  // namespace
+
+Status GpuDriver::check_device(std::int32_t device) const noexcept {
+  TM_TRY(platform_.check_usable());
+  if (device >= 0 && device < platform_.device_count()) return {};
+  return Status::fail(Code::invalid_argument, "the driver has no device of this number");
+}
+
+Status GpuDriver::device_count(std::int32_t* count) {
+  TM_TRY(platform_.check_usable());
+  *count = platform_.device_count();
+  return {};
+}
+
+Status GpuDriver::device_info(std::int32_t device, DeviceInfo* info) {
+  TM_TRY(check_device(device));
+  return api_.device_info(device, info);
+}
+
+Status GpuDriver::memory_info(std::int32_t device, MemoryInfo* info) {
+  TM_TRY(check_device(device));
+  return api_.memory_info(device, info);
+}
+
+// --- Streams -----------------------------------------------------------------------------------------------------
+
+Status GpuDriver::find_stream(StreamId stream, gpu::StreamRef* ref) const noexcept {
+  TM_TRY(platform_.check_usable());
+  if (stream == kDefaultStream) {
+    *ref = {nullptr, home_};
+    return {};
+  }
+  GpuPlatform::StreamItem item;
+  if (!platform_.streams.get(stream, &item))
+    return Status::fail(Code::stream_misuse, "no such stream of this driver (destroyed, or of another one)", stream);
+  *ref = item.ref;
+  return {};
+}
+
+bool GpuDriver::stream_is_valid(StreamId stream) const noexcept {
+  if (platform_.is_lost()) return false;
+  return stream == kDefaultStream || platform_.streams.contains(stream);
+}
+
+Status GpuDriver::stream_create(std::int32_t device, StreamId* stream) {
+  TM_TRY(check_device(device));
+  platform_.destroy_left();
+  GpuPlatform::StreamItem item{{nullptr, device}, false};
+  TM_TRY(api_.stream_create(device, &item.ref.handle));
+  const std::uint64_t number = platform_.streams.add(item);
+  if (number == 0) {
+    TM_TRY(api_.stream_destroy(item.ref));
+    return Status::fail(Code::out_of_memory, "no room to note a stream", sizeof item);
+  }
+  *stream = number;
+  return {};
+}
+
+Status GpuDriver::stream_destroy(StreamId stream) {
+  gpu::StreamRef ref;
+  if (stream == kDefaultStream)
+    return Status::fail(Code::stream_misuse, "the default stream cannot be destroyed", stream);
+  TM_TRY(find_stream(stream, &ref));
+  GpuPlatform::StreamItem item;
+  if (platform_.streams.get(stream, &item) && item.imported)
+    return Status::fail(Code::stream_misuse, "the stream belongs to whoever made it", stream);
+  // The vendor's driver would return at once; here the stream's work is done when it is gone.
+  TM_TRY(api_.stream_synchronize(ref));
+  if (!platform_.streams.remove(stream))
+    return Status::fail(Code::stream_misuse, "another thread destroyed the stream", stream);
+  if (!api_.stream_destroy(ref).ok()) platform_.leave_for_later(ref);
+  return {};
+}
+
+Status GpuDriver::stream_synchronize(StreamId stream) {
+  gpu::StreamRef ref;
+  TM_TRY(find_stream(stream, &ref));
+  return api_.stream_synchronize(ref);
+}
+
+Status GpuDriver::stream_query(StreamId stream, bool* done) {
+  gpu::StreamRef ref;
+  TM_TRY(find_stream(stream, &ref));
+  return api_.stream_query(ref, done);
+}
+
+Status GpuDriver::stream_export(StreamId stream, std::uint64_t* native_handle) {
+  gpu::StreamRef ref;
+  TM_TRY(find_stream(stream, &ref));
+  *native_handle = reinterpret_cast<std::uint64_t>(ref.handle);
+  return {};
+}
+
+Status GpuDriver::stream_import(std::int32_t device, std::uint64_t native_handle, StreamId* stream) {
+  TM_TRY(check_device(device));
+  if (native_handle <= kLegacyHandle) {
+    *stream = kDefaultStream;
+    return {};
+  }
+  const auto handle = reinterpret_cast<gpu::NativeStream>(native_handle);
+  const std::uint64_t known =
+      platform_.streams.find_if([&](const GpuPlatform::StreamItem& item) { return item.ref.handle == handle; });
+  if (known != 0) {
+    *stream = known;
+    return {};
+  }
+  GpuPlatform::StreamItem item{{handle, device}, true};
+  TM_TRY(api_.stream_device(device, handle, &item.ref.device));
+  const std::uint64_t number = platform_.streams.add(item);
+  if (number == 0) return Status::fail(Code::out_of_memory, "no room to note a stream", sizeof item);
+  *stream = number;
+  return {};
+}
+
+// --- Events ------------------------------------------------------------------------------------------------------
+
+Status GpuDriver::find_event(EventHandle event, gpu::EventRef* ref) const noexcept {
+  TM_TRY(platform_.check_usable());
+  if (platform_.events.get(as_number(event), ref)) return {};
+  return Status::fail(Code::invalid_argument, "no such event (null, destroyed, or not made by this driver)");
+}
+
+Status GpuDriver::event_create(std::int32_t device, EventHandle* event) {
+  TM_TRY(check_device(device));
+  platform_.destroy_left();
+  gpu::EventRef ref{nullptr, device};
+  TM_TRY(api_.event_create(device, &ref.handle));
+  const std::uint64_t number = platform_.events.add(ref);
+  if (number == 0) {
+    TM_TRY(api_.event_destroy(ref));
+    return Status::fail(Code::out_of_memory, "no room to note an event", sizeof ref);
+  }
+  *event = as_handle(number);
+  return {};
+}
+
+Status GpuDriver::event_destroy(EventHandle event) {
+  gpu::EventRef ref;
+  if (platform_.is_lost()) return platform_.check_usable();
+  if (!platform_.events.get(as_number(event), &ref) || !platform_.events.remove(as_number(event)))
+    return Status::fail(Code::invalid_argument, "no such event (null, destroyed, or not made by this driver)");
+  if (GpuPlatform::is_in_host_function() || !api_.event_destroy(ref).ok()) platform_.leave_for_later(ref);
+  return {};
+}
+
+Status GpuDriver::event_record(EventHandle event, StreamId stream) {
+  gpu::EventRef mark;
+  gpu::StreamRef queue;
+  TM_TRY(find_event(event, &mark));
+  TM_TRY(find_stream(stream, &queue));
+  if (mark.device != queue.device)
+    return Status::fail(Code::invalid_argument, "an event is recorded on a stream of its own device");
+  return api_.event_record(mark, queue);
+}
+
+Status GpuDriver::event_query(EventHandle event, bool* done) {
+  gpu::EventRef ref;
+  TM_TRY(find_event(event, &ref));
+  return api_.event_query(ref, done);
+}
+
+Status GpuDriver::event_synchronize(EventHandle event) {
+  gpu::EventRef ref;
+  TM_TRY(find_event(event, &ref));
+  return api_.event_synchronize(ref);
+}
+
+Status GpuDriver::event_elapsed(EventHandle start, EventHandle end, double* seconds) {
+  gpu::EventRef from;
+  gpu::EventRef to;
+  TM_TRY(find_event(start, &from));
+  TM_TRY(find_event(end, &to));
+  return api_.event_elapsed(from, to, seconds);
+}
+
+Status GpuDriver::stream_wait_event(StreamId stream, EventHandle event) {
+  gpu::EventRef mark;
+  gpu::StreamRef queue;
+  TM_TRY(find_event(event, &mark));
+  TM_TRY(find_stream(stream, &queue));
+  return api_.stream_wait_event(queue, mark);
+}
+
+// --- Work --------------------------------------------------------------------------------------------------------
+
+Status GpuDriver::copy(const Pitched& destination, const Pitched& source, const CopyShape& shape, StreamId stream) {
+  gpu::StreamRef queue;
+  TM_TRY(find_stream(stream, &queue));
+  Pitched to = destination;
+  Pitched from = source;
+  // With unified addresses an address alone says whose memory it is.
+  to.device = from.device = 0;
+  TM_TRY(host::check_copy({to, from, shape}));
+  if (shape.height == 1 && shape.depth == 1) return api_.copy_line(to.address, from.address, shape.width, queue);
+  if (shape.height == 1) {  // planes of one row are rows
+    to.row_pitch = to.plane_pitch;
+    from.row_pitch = from.plane_pitch;
+    return api_.copy_box(to, from, {shape.width, shape.depth, 1}, queue);
+  }
+  const bool whole_rows =
+      shape.depth == 1 || (to.plane_pitch % to.row_pitch == 0 && from.plane_pitch % from.row_pitch == 0);
+  if (whole_rows) return api_.copy_box(to, from, shape, queue);
+  for (std::uint64_t plane = 0; plane < shape.depth; ++plane) {
+    TM_TRY(api_.copy_box(to, from, {shape.width, shape.height, 1}, queue));
+    to.address += to.plane_pitch;
+    from.address += from.plane_pitch;
+  }
+  return {};
+}
+
+// The vendors fill with at most four bytes: the low and the high half of eight go one after the other, as columns.
+Status GpuDriver::fill_wide(const Pitched& to, const CopyShape& shape, std::uint64_t value, gpu::StreamRef stream) {
+  const std::uint32_t halves[2] = {static_cast<std::uint32_t>(value), static_cast<std::uint32_t>(value >> 32)};
+  for (std::uint64_t row = 0; row < shape.height; ++row) {
+    for (std::uint64_t half = 0; half < 2; ++half) {
+      TM_TRY(api_.fill({to.address + row * to.row_pitch + 4 * half, 8, halves[half], 4, 1, shape.width / 8}, stream));
+    }
+  }
+  return {};
+}
+
+Status GpuDriver::fill(const Pitched& destination, const CopyShape& shape, std::uint64_t value,
+                       std::uint32_t element_bytes, StreamId stream) {
+  gpu::StreamRef queue;
+  TM_TRY(find_stream(stream, &queue));
+  Pitched to = destination;
+  to.device = 0;
+  TM_TRY(host::check_fill({to, shape, value, element_bytes}));
+  if (!is_aligned(to.address, element_bytes) || (shape.height > 1 && !is_aligned(to.row_pitch, element_bytes)))
+    return Status::fail(Code::invalid_argument, "a GPU fills whole elements: address and pitch are multiples of one");
+  for (std::uint64_t plane = 0; plane < shape.depth; ++plane, to.address += to.plane_pitch) {
+    if (element_bytes == 8) {
+      TM_TRY(fill_wide(to, shape, value, queue));
+      continue;
+    }
+    TM_TRY(api_.fill({to.address, to.row_pitch, static_cast<std::uint32_t>(value), element_bytes,
+                      shape.width / element_bytes, shape.height},
+                     queue));
+  }
+  return {};
+}
+
+Status GpuDriver::launch_host(HostFunction function, void* argument, StreamId stream) {
+  gpu::StreamRef queue;
+  TM_TRY(find_stream(stream, &queue));
+  auto work = std::unique_ptr<HostWork>(new (std::nothrow) HostWork{function, argument});
+  if (work == nullptr) return Status::fail(Code::out_of_memory, "no memory to note the work", sizeof(HostWork));
+  TM_TRY(api_.launch_host(run_host_work, work.get(), queue));
+  (void)work.release();  // the stream's now
+  return {};
+}
+
+}  // namespace tensormem

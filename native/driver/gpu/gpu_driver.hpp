@@ -1,0 +1,89 @@
+// Owns: one GPU behind the waist of driver.hpp: checks what is asked, turns numbers into the vendor's handles, and says
+// the exact reason where the vendor only says "invalid". Several devices share a platform; `home` is the one whose
+// default stream is meant by kDefaultStream.
+// Must not know: which vendor it is.
+#pragma once
+
+#include "driver/driver.hpp"
+#include "driver/gpu/gpu_platform.hpp"
+
+namespace tensormem {
+
+class GpuDriver final : public Driver {
+ public:
+  GpuDriver(GpuPlatform& platform, std::int32_t home) noexcept
+      : platform_(platform), api_(platform.api()), home_(home) {}
+
+  std::int32_t home() const noexcept { return home_; }
+  const GpuPlatform& platform() const noexcept { return platform_; }
+
+  const char* name() const noexcept override { return api_.name(); }
+  Status device_count(std::int32_t* count) override;
+  Status device_info(std::int32_t device, DeviceInfo* info) override;
+  Status memory_info(std::int32_t device, MemoryInfo* info) override;
+
+  Status allocate(std::int32_t device, std::uint64_t nbytes, const AllocationOptions& options,
+                  std::uint64_t* address) override;
+  Status deallocate(std::int32_t device, std::uint64_t address, std::uint64_t nbytes,
+                    const AllocationOptions& options) override;
+  Status pin(std::uint64_t address, std::uint64_t nbytes) override;
+  Status unpin(std::uint64_t address, std::uint64_t nbytes) override;
+  Status allocate_async(std::int32_t device, std::uint64_t nbytes, StreamId stream, std::uint64_t* address) override;
+  Status deallocate_async(std::int32_t device, std::uint64_t address, std::uint64_t nbytes, StreamId stream) override;
+  Status trim_async(std::int32_t device, std::uint64_t keep_bytes) override;
+  Status prefetch(std::uint64_t address, std::uint64_t nbytes, std::int32_t device, StreamId stream) override;
+
+  Status stream_create(std::int32_t device, StreamId* stream) override;
+  Status stream_destroy(StreamId stream) override;
+  Status stream_synchronize(StreamId stream) override;
+  Status stream_query(StreamId stream, bool* done) override;
+  Status stream_export(StreamId stream, std::uint64_t* native_handle) override;
+  Status stream_import(std::int32_t device, std::uint64_t native_handle, StreamId* stream) override;
+  bool stream_is_valid(StreamId stream) const noexcept override;
+  bool stream_is_inline(StreamId) const noexcept override { return false; }
+
+  Status event_create(std::int32_t device, EventHandle* event) override;
+  Status event_destroy(EventHandle event) override;
+  Status event_record(EventHandle event, StreamId stream) override;
+  Status event_query(EventHandle event, bool* done) override;
+  Status event_synchronize(EventHandle event) override;
+  Status event_elapsed(EventHandle start, EventHandle end, double* seconds) override;
+  Status stream_wait_event(StreamId stream, EventHandle event) override;
+
+  Status copy(const Pitched& destination, const Pitched& source, const CopyShape& shape, StreamId stream) override;
+  Status fill(const Pitched& destination, const CopyShape& shape, std::uint64_t value, std::uint32_t element_bytes,
+              StreamId stream) override;
+  Status launch_host(HostFunction function, void* argument, StreamId stream) override;
+
+  Status granularity(std::int32_t device, Granularity* granularity) override;
+  Status reserve(std::uint64_t size, std::uint64_t alignment, std::uint64_t* address) override;
+  Status release(std::uint64_t address, std::uint64_t size) override;
+  Status physical_create(std::int32_t device, std::uint64_t size, const PhysicalOptions& options,
+                         PhysicalHandle* physical) override;
+  Status physical_destroy(PhysicalHandle physical) override;
+  Status physical_info(PhysicalHandle physical, PhysicalInfo* info) override;
+  Status map(std::uint64_t address, std::uint64_t size, PhysicalHandle physical,
+             std::uint64_t physical_offset) override;
+  Status unmap(std::uint64_t address, std::uint64_t size) override;
+  Status set_access(std::uint64_t address, std::uint64_t size, std::int32_t device, AccessFlags access) override;
+  Status physical_export(PhysicalHandle physical, std::int32_t* fd) override;
+  Status physical_import(std::int32_t device, std::int32_t fd, PhysicalHandle* physical) override;
+
+ private:
+  Status check_device(std::int32_t device) const noexcept;
+  Status find_stream(StreamId stream, gpu::StreamRef* ref) const noexcept;
+  Status find_event(EventHandle event, gpu::EventRef* ref) const noexcept;
+  Status find_physical(PhysicalHandle handle, GpuPlatform::Physical** physical) noexcept;
+  Status allocate_aligned(std::int32_t device, std::uint64_t nbytes, const AllocationOptions& options,
+                          std::uint64_t* address);
+  Status clear(std::int32_t device, std::uint64_t address, std::uint64_t nbytes, MemoryKind kind);
+  // Tells a shortage of memory by its own code, with what there is.
+  Status explain_shortage(Status status, std::int32_t device, std::uint64_t requested, Code code);
+  Status fill_wide(const Pitched& to, const CopyShape& shape, std::uint64_t value, gpu::StreamRef stream);
+
+  GpuPlatform& platform_;
+  gpu::GpuApi& api_;
+  const std::int32_t home_;
+};
+
+}  // namespace tensormem

@@ -1,0 +1,295 @@
+// Memory of every kind: plain, stream-ordered, managed, virtual.
+#include <sys/stat.h>
+
+#include <cstring>
+#include <mutex>
+#include <new>
+
+#include "base/align.hpp"
+#include "driver/gpu/gpu_driver.hpp"
+
+namespace tensormem {
+
+namespace {
+
+// Both vendors document at least this much for their allocations.
+constexpr std::uint64_t kNaturalAlignment = 256;
+
+Status check_size(std::uint64_t nbytes) {
+  if (nbytes == 0) return Status::fail(Code::invalid_size, "no bytes asked for", nbytes);
+  if (nbytes > kNoOverflowLimit) return Status::fail(Code::invalid_size, "larger than any memory", nbytes);
+  return {};
+}
+
+Status no_memory_for_books() { return Status::fail(Code::out_of_memory, "no memory to note an address", 64); }
+
+}  // namespace
+
+Status GpuDriver::explain_shortage(Status status, std::int32_t device, std::uint64_t requested, Code code) {
+  if (status.code() != Code::driver_error || !api_.is_out_of_memory(status.failure().driver_code)) return status;
+  MemoryInfo info;
+  if (!api_.memory_info(device, &info).ok()) info = MemoryInfo{};
+  const std::int32_t vendor_code = status.failure().driver_code;
+  return Status::caused(Failure{
+      code, vendor_code, status.failure().what, {requested, info.free_bytes, info.free_bytes}, nullptr, nullptr});
+}
+
+// --- Plain memory ------------------------------------------------------------------------------------------------
+
+// An allocation that is asked to start at more than the vendors promise is made larger, and its beginning remembered.
+Status GpuDriver::allocate_aligned(std::int32_t device, std::uint64_t nbytes, const AllocationOptions& options,
+                                   std::uint64_t* address) {
+  const std::uint64_t extra = options.alignment > kNaturalAlignment ? options.alignment - kNaturalAlignment : 0;
+  std::uint64_t start = 0;
+  TM_TRY(api_.allocate(device, options.kind, nbytes + extra, &start));
+  const std::uint64_t raised = align_up(start, options.alignment);
+  if (raised != start) {
+    try {
+      const std::lock_guard lock(platform_.mutex);
+      platform_.bases[raised] = start;
+    } catch (const std::bad_alloc&) {
+      TM_TRY(api_.deallocate(device, options.kind, start));
+      return no_memory_for_books();
+    }
+  }
+  *address = raised;
+  return {};
+}
+
+Status GpuDriver::clear(std::int32_t device, std::uint64_t address, std::uint64_t nbytes, MemoryKind kind) {
+  if (kind == MemoryKind::pinned) {
+    std::memset(reinterpret_cast<void*>(address), 0, nbytes);
+    return {};
+  }
+  TM_TRY(api_.fill({address, nbytes, 0, 1, nbytes, 1}, {nullptr, device}));
+  return api_.stream_synchronize({nullptr, device});
+}
+
+Status GpuDriver::allocate(std::int32_t device, std::uint64_t nbytes, const AllocationOptions& options,
+                           std::uint64_t* address) {
+  TM_TRY(check_device(device));
+  TM_TRY(check_size(nbytes));
+  if (!is_power_of_two(options.alignment) || options.alignment > kMaxAlignment)
+    return Status::fail(Code::invalid_alignment, "an alignment is a power of two", options.alignment);
+  std::uint64_t start = 0;
+  TM_TRY(explain_shortage(allocate_aligned(device, nbytes, options, &start), device, nbytes, Code::out_of_memory));
+  if (options.zeroed) {
+    if (Status cleared = clear(device, start, nbytes, options.kind); !cleared.ok()) {
+      (void)deallocate(device, start, nbytes, options).ok();
+      return cleared;
+    }
+  }
+  *address = start;
+  return {};
+}
+
+Status GpuDriver::deallocate(std::int32_t device, std::uint64_t address, std::uint64_t,
+                             const AllocationOptions& options) {
+  TM_TRY(check_device(device));
+  std::uint64_t base = address;
+  {
+    const std::lock_guard lock(platform_.mutex);
+    if (const auto found = platform_.bases.find(address); found != platform_.bases.end()) base = found->second;
+  }
+  TM_TRY(api_.deallocate(device, options.kind, base));
+  if (base == address) return {};
+  const std::lock_guard lock(platform_.mutex);
+  platform_.bases.erase(address);
+  return {};
+}
+
+Status GpuDriver::pin(std::uint64_t address, std::uint64_t nbytes) {
+  TM_TRY(platform_.check_usable());
+  TM_TRY(check_size(nbytes));
+  if (address == 0) return Status::fail(Code::invalid_argument, "the address is null");
+  return api_.pin(home_, address, nbytes);
+}
+
+Status GpuDriver::unpin(std::uint64_t address, std::uint64_t) {
+  TM_TRY(platform_.check_usable());
+  return api_.unpin(home_, address);
+}
+
+// --- Stream-ordered and managed memory ---------------------------------------------------------------------------
+
+Status GpuDriver::allocate_async(std::int32_t device, std::uint64_t nbytes, StreamId stream, std::uint64_t* address) {
+  gpu::StreamRef queue;
+  TM_TRY(check_device(device));
+  TM_TRY(check_size(nbytes));
+  TM_TRY(find_stream(stream, &queue));
+  return explain_shortage(api_.allocate_async(device, nbytes, queue, address), device, nbytes, Code::out_of_memory);
+}
+
+Status GpuDriver::deallocate_async(std::int32_t device, std::uint64_t address, std::uint64_t, StreamId stream) {
+  gpu::StreamRef queue;
+  TM_TRY(check_device(device));
+  TM_TRY(find_stream(stream, &queue));
+  return api_.deallocate_async(address, queue);
+}
+
+Status GpuDriver::trim_async(std::int32_t device, std::uint64_t keep_bytes) {
+  TM_TRY(check_device(device));
+  return api_.trim_async(device, keep_bytes);
+}
+
+Status GpuDriver::prefetch(std::uint64_t address, std::uint64_t nbytes, std::int32_t device, StreamId stream) {
+  gpu::StreamRef queue;
+  TM_TRY(check_size(nbytes));
+  TM_TRY(find_stream(stream, &queue));
+  if (device != -1) TM_TRY(check_device(device));
+  return api_.prefetch(address, nbytes, device, queue);
+}
+
+// --- Virtual memory ----------------------------------------------------------------------------------------------
+
+Status GpuDriver::granularity(std::int32_t device, Granularity* granularity) {
+  TM_TRY(check_device(device));
+  return api_.granularity(device, granularity);
+}
+
+Status GpuDriver::reserve(std::uint64_t size, std::uint64_t alignment, std::uint64_t* address) try {
+  Granularity grain;
+  TM_TRY(check_size(size));
+  if (!is_power_of_two(alignment))
+    return Status::fail(Code::invalid_alignment, "an alignment is a power of two", alignment);
+  TM_TRY(granularity(home_, &grain));
+  if (!is_aligned(size, grain.minimum))
+    return Status::fail(Code::invalid_alignment, "the size is not a multiple of the granularity", size, grain.minimum);
+  std::uint64_t start = 0;
+  Status reserved = api_.reserve(size, std::max(alignment, grain.minimum), &start);
+  if (!reserved.ok()) {
+    const bool full = reserved.code() == Code::driver_error && api_.is_out_of_memory(reserved.failure().driver_code);
+    return full ? Status::fail(Code::out_of_virtual_memory, "no room for addresses of this size and alignment", size)
+                : std::move(reserved);
+  }
+  const std::lock_guard lock(platform_.mutex);
+  platform_.books.add_reservation(start, size);
+  *address = start;
+  return {};
+} catch (const std::bad_alloc&) {
+  return no_memory_for_books();
+}
+
+Status GpuDriver::release(std::uint64_t address, std::uint64_t size) {
+  TM_TRY(platform_.check_usable());
+  const std::lock_guard lock(platform_.mutex);
+  TM_TRY(platform_.books.check_release(address, size));
+  TM_TRY(api_.release(address, size));
+  platform_.books.remove_reservation(address);
+  return {};
+}
+
+Status GpuDriver::physical_create(std::int32_t device, std::uint64_t size, const PhysicalOptions& options,
+                                  PhysicalHandle* physical) try {
+  Granularity grain;
+  TM_TRY(check_size(size));
+  TM_TRY(granularity(device, &grain));
+  if (!is_aligned(size, grain.minimum))
+    return Status::fail(Code::invalid_alignment, "the size is not a multiple of the granularity", size, grain.minimum);
+  GpuPlatform::Physical made;
+  TM_TRY(explain_shortage(api_.physical_create(device, size, options.exportable, &made.handle), device, size,
+                          Code::out_of_physical_memory));
+  made.info = PhysicalInfo{size, device, options.exportable, false, false};
+  const std::lock_guard lock(platform_.mutex);
+  *physical = platform_.next_physical++;
+  platform_.physicals.emplace(*physical, made);
+  return {};
+} catch (const std::bad_alloc&) {
+  return no_memory_for_books();
+}
+
+Status GpuDriver::find_physical(PhysicalHandle handle, GpuPlatform::Physical** physical) noexcept {
+  const auto found = platform_.physicals.find(handle);
+  if (found == platform_.physicals.end())
+    return Status::fail(Code::invalid_argument, "no such physical memory (destroyed, or not made by this driver)");
+  *physical = &found->second;
+  return {};
+}
+
+Status GpuDriver::physical_destroy(PhysicalHandle handle) {
+  TM_TRY(platform_.check_usable());
+  const std::lock_guard lock(platform_.mutex);
+  GpuPlatform::Physical* physical = nullptr;
+  TM_TRY(find_physical(handle, &physical));
+  TM_TRY(api_.physical_destroy(physical->handle));
+  platform_.physicals.erase(handle);
+  return {};
+}
+
+Status GpuDriver::physical_info(PhysicalHandle handle, PhysicalInfo* info) {
+  TM_TRY(platform_.check_usable());
+  const std::lock_guard lock(platform_.mutex);
+  GpuPlatform::Physical* physical = nullptr;
+  TM_TRY(find_physical(handle, &physical));
+  *info = physical->info;
+  return {};
+}
+
+Status GpuDriver::map(std::uint64_t address, std::uint64_t size, PhysicalHandle handle,
+                      std::uint64_t physical_offset) try {
+  TM_TRY(platform_.check_usable());
+  TM_TRY(check_size(size));
+  const std::lock_guard lock(platform_.mutex);
+  GpuPlatform::Physical* physical = nullptr;
+  TM_TRY(find_physical(handle, &physical));
+  const std::uint64_t whole = physical->info.size == 0 ? size : physical->info.size;
+  if (physical_offset != 0)
+    return Status::fail(Code::invalid_offset, "a GPU's physical memory is an atom: it is mapped from its start",
+                        physical_offset, size, whole);
+  if (size != whole)
+    return Status::fail(Code::invalid_size, "a GPU's physical memory is an atom: it is mapped as a whole", size);
+  TM_TRY(platform_.books.check_map(address, size));
+  TM_TRY(api_.map(address, size, physical->handle));
+  platform_.books.add_mapping(address, size);
+  return {};
+} catch (const std::bad_alloc&) {
+  (void)api_.unmap(address, size).ok();
+  return no_memory_for_books();
+}
+
+Status GpuDriver::unmap(std::uint64_t address, std::uint64_t size) {
+  TM_TRY(platform_.check_usable());
+  const std::lock_guard lock(platform_.mutex);
+  TM_TRY(platform_.books.check_mapped(address, size));
+  TM_TRY(api_.unmap(address, size));
+  platform_.books.remove_mappings(address, size);
+  return {};
+}
+
+Status GpuDriver::set_access(std::uint64_t address, std::uint64_t size, std::int32_t device, AccessFlags access) {
+  TM_TRY(check_device(device));
+  const bool known = access == AccessFlags::none || access == AccessFlags::read || access == AccessFlags::read_write;
+  if (!known) return Status::fail(Code::invalid_argument, "access is none, read or read_write");
+  const std::lock_guard lock(platform_.mutex);
+  TM_TRY(platform_.books.check_mapped(address, size));
+  return api_.set_access(address, size, device, access);
+}
+
+Status GpuDriver::physical_export(PhysicalHandle handle, std::int32_t* fd) {
+  TM_TRY(platform_.check_usable());
+  const std::lock_guard lock(platform_.mutex);
+  GpuPlatform::Physical* physical = nullptr;
+  TM_TRY(find_physical(handle, &physical));
+  if (!physical->info.exportable)
+    return Status::fail(Code::invalid_argument, "the memory was not created to be exported");
+  return api_.physical_export(physical->handle, fd);
+}
+
+Status GpuDriver::physical_import(std::int32_t device, std::int32_t fd, PhysicalHandle* physical) try {
+  TM_TRY(check_device(device));
+  struct stat facts{};
+  if (fstat(fd, &facts) != 0) return Status::fail(Code::invalid_argument, "not an open file descriptor");
+  GpuPlatform::Physical made;
+  TM_TRY(api_.physical_import(device, fd, &made.handle));
+  // The vendors do not tell the size; the descriptor does where it is a file with one. 0: not known.
+  made.info =
+      PhysicalInfo{facts.st_size > 0 ? static_cast<std::uint64_t>(facts.st_size) : 0, device, true, false, true};
+  const std::lock_guard lock(platform_.mutex);
+  *physical = platform_.next_physical++;
+  platform_.physicals.emplace(*physical, made);
+  return {};
+} catch (const std::bad_alloc&) {
+  return no_memory_for_books();
+}
+
+}  // namespace tensormem

@@ -1,0 +1,92 @@
+// Owns: one vendor's driver, opened once, and what all of its devices share: the numbers of streams and events, the
+// books of virtual memory, and the drivers of the single devices. Never destroyed: its streams and events may be held
+// by anybody; `close` makes everything refuse.
+// Must not know: which vendor it is.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/fork_guard.hpp"
+#include "driver/gpu/address_books.hpp"
+#include "driver/gpu/gpu_api.hpp"
+#include "driver/gpu/handle_table.hpp"
+
+namespace tensormem {
+
+class GpuDriver;
+
+// What was made through the platform and is not destroyed yet.
+struct GpuHeld {
+  std::uint64_t streams = 0;
+  std::uint64_t events = 0;
+  std::uint64_t reservations = 0;
+  std::uint64_t physicals = 0;
+};
+
+class GpuPlatform {
+ public:
+  struct StreamItem {
+    gpu::StreamRef ref;
+    bool imported = false;
+  };
+  struct Physical {
+    gpu::NativePhysical handle = 0;
+    PhysicalInfo info;
+  };
+
+  explicit GpuPlatform(std::unique_ptr<gpu::GpuApi> api);
+  GpuPlatform(const GpuPlatform&) = delete;
+  GpuPlatform& operator=(const GpuPlatform&) = delete;
+
+  gpu::GpuApi& api() noexcept { return *api_; }
+  std::int32_t device_count() const noexcept { return api_->device_count(); }
+  // Null when there is no such device.
+  GpuDriver* driver(std::int32_t device) noexcept;
+  // From now on every call is refused, and the devices' contexts are let go.
+  void close() noexcept;
+
+  GpuHeld held();
+
+  // Whether calls may be made at all: not closed, not the child of a fork, not inside a host function of a stream.
+  Status check_usable() const noexcept;
+  bool is_lost() const noexcept { return closed_.load(std::memory_order_relaxed) || is_forked(); }
+
+  // What could not be destroyed: because the driver would not, or because a host function is running, where no call
+  // into the driver is allowed. It is tried again with the next creation, and at the end.
+  void leave_for_later(gpu::EventRef event);
+  void leave_for_later(gpu::StreamRef stream);
+  void destroy_left() noexcept;
+  static void enter_host_function() noexcept;
+  static void leave_host_function() noexcept;
+  static bool is_in_host_function() noexcept;
+
+  gpu::HandleTable<StreamItem> streams;
+  gpu::HandleTable<gpu::EventRef> events;
+
+  std::mutex mutex;  // guards everything below
+  ForkGuard fork_guard{mutex};
+  gpu::AddressBooks books;
+  std::map<PhysicalHandle, Physical> physicals;
+  PhysicalHandle next_physical = 1;
+  std::unordered_map<std::uint64_t, std::uint64_t> bases;  // of allocations whose address was raised to an alignment
+
+ private:
+  bool is_forked() const noexcept;
+
+  const std::unique_ptr<gpu::GpuApi> api_;
+  const int process_;
+  std::vector<std::unique_ptr<GpuDriver>> drivers_;
+  std::atomic<bool> closed_{false};
+  std::mutex left_mutex_;
+  ForkGuard left_guard_{left_mutex_};
+  std::vector<gpu::EventRef> left_events_;
+  std::vector<gpu::StreamRef> left_streams_;
+};
+
+}  // namespace tensormem

@@ -1,0 +1,193 @@
+// Devices, streams, events, copies and fills. Memory: hip_memory.cpp.
+#include "driver/hip/hip_api.hpp"
+
+#include "driver/hip/on_device.hpp"
+
+namespace tensormem::hip {
+
+namespace {
+
+constexpr int kCopyDefault = 4;  // the addresses say which way
+constexpr int kAttributeManagedMemory = 24;
+constexpr int kAttributeVirtualMemory = 89;
+
+}  // namespace
+
+std::unique_ptr<gpu::GpuApi> open_api(const std::string& path, std::string* why) {
+  FunctionTable functions;
+  if (!load_functions(path, &functions, why)) return nullptr;
+  int count = 0;
+  Result result = functions.hipInit(0);
+  const char* call = "hipInit";
+  if (result == cuda::kSuccess) {
+    result = functions.hipGetDeviceCount(&count);
+    call = "hipGetDeviceCount";
+  }
+  if (result == cuda::kNoDevice || (result == cuda::kSuccess && count == 0)) {
+    *why = "the HIP runtime is there, but it finds no device";
+    return nullptr;
+  }
+  if (result != cuda::kSuccess) {
+    const char* const name = functions.hipGetErrorName(result);
+    *why = std::string(call) + " failed: " + (name != nullptr ? name : "unknown") + " (" + std::to_string(result) + ")";
+    return nullptr;
+  }
+  (void)functions.hipDriverGetVersion(&functions.driver_version);
+  return std::make_unique<HipApi>(functions, count);
+}
+
+const char* HipApi::error_name(std::int32_t code) const noexcept { return f_.hipGetErrorName(code); }
+
+const char* HipApi::error_text(std::int32_t code) const noexcept { return f_.hipGetErrorString(code); }
+
+Status HipApi::device_info(std::int32_t device, DeviceInfo* info) {
+  DeviceInfo found;
+  std::size_t total = 0;
+  int managed = 0;
+  int virtual_memory = 0;
+  TM_TRY(answer(f_.hipDeviceGetName(found.name, sizeof found.name, device), "hipDeviceGetName"));
+  TM_TRY(answer(f_.hipDeviceTotalMem(&total, device), "hipDeviceTotalMem"));
+  TM_TRY(answer(f_.hipDeviceGetAttribute(&managed, kAttributeManagedMemory, device), "hipDeviceGetAttribute"));
+  // Older runtimes do not know this one.
+  if (f_.hipDeviceGetAttribute(&virtual_memory, kAttributeVirtualMemory, device) != cuda::kSuccess) virtual_memory = 0;
+  found.total_bytes = total;
+  found.simulated = f_.simulated;
+  found.managed_memory = managed != 0 && f_.hipMallocManaged != nullptr;
+  found.virtual_memory = virtual_memory != 0 && f_.hipMemCreate != nullptr;
+  *info = found;
+  return {};
+}
+
+Status HipApi::memory_info(std::int32_t device, MemoryInfo* info) {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  TM_TRY(on_device(device, "hipMemGetInfo", [&] { return f_.hipMemGetInfo(&free, &total); }));
+  *info = {free, total};
+  return {};
+}
+
+// --- Streams and events ------------------------------------------------------------------------------------------
+
+Status HipApi::stream_create(std::int32_t device, gpu::NativeStream* stream) {
+  // Not tied to the null stream: order is what is asked for, never what happens to be.
+  return on_device(device, "hipStreamCreateWithFlags",
+                   [&] { return f_.hipStreamCreateWithFlags(stream, cuda::kStreamNonBlocking); });
+}
+
+Status HipApi::stream_destroy(gpu::StreamRef stream) {
+  return on_device(stream.device, "hipStreamDestroy", [&] { return f_.hipStreamDestroy(stream.handle); });
+}
+
+Status HipApi::stream_synchronize(gpu::StreamRef stream) {
+  return on_device(stream.device, "hipStreamSynchronize", [&] { return f_.hipStreamSynchronize(stream.handle); });
+}
+
+Status HipApi::stream_query(gpu::StreamRef stream, bool* done) {
+  Result result = cuda::kSuccess;
+  TM_TRY(on_device(stream.device, "hipStreamQuery", [&] {
+    result = f_.hipStreamQuery(stream.handle);
+    return result == cuda::kNotReady ? Result{cuda::kSuccess} : result;
+  }));
+  *done = result == cuda::kSuccess;
+  return {};
+}
+
+Status HipApi::stream_device(std::int32_t guess, gpu::NativeStream stream, std::int32_t* device) {
+  if (f_.hipStreamGetDevice == nullptr) return missing("hipStreamGetDevice");
+  return on_device(guess, "hipStreamGetDevice", [&] { return f_.hipStreamGetDevice(stream, device); });
+}
+
+Status HipApi::event_create(std::int32_t device, gpu::NativeEvent* event) {
+  return on_device(device, "hipEventCreateWithFlags", [&] { return f_.hipEventCreateWithFlags(event, 0); });
+}
+
+Status HipApi::event_destroy(gpu::EventRef event) {
+  return on_device(event.device, "hipEventDestroy", [&] { return f_.hipEventDestroy(event.handle); });
+}
+
+Status HipApi::event_record(gpu::EventRef event, gpu::StreamRef stream) {
+  return on_device(stream.device, "hipEventRecord", [&] { return f_.hipEventRecord(event.handle, stream.handle); });
+}
+
+Status HipApi::event_query(gpu::EventRef event, bool* done) {
+  Result result = cuda::kSuccess;
+  TM_TRY(on_device(event.device, "hipEventQuery", [&] {
+    result = f_.hipEventQuery(event.handle);
+    return result == cuda::kNotReady ? Result{cuda::kSuccess} : result;
+  }));
+  *done = result == cuda::kSuccess;
+  return {};
+}
+
+Status HipApi::event_synchronize(gpu::EventRef event) {
+  return on_device(event.device, "hipEventSynchronize", [&] { return f_.hipEventSynchronize(event.handle); });
+}
+
+Status HipApi::event_elapsed(gpu::EventRef start, gpu::EventRef end, double* seconds) {
+  float milliseconds = 0;
+  TM_TRY(on_device(start.device, "hipEventElapsedTime",
+                   [&] { return f_.hipEventElapsedTime(&milliseconds, start.handle, end.handle); }));
+  *seconds = static_cast<double>(milliseconds) * 1e-3;
+  return {};
+}
+
+Status HipApi::stream_wait_event(gpu::StreamRef stream, gpu::EventRef event) {
+  return on_device(stream.device, "hipStreamWaitEvent",
+                   [&] { return f_.hipStreamWaitEvent(stream.handle, event.handle, 0); });
+}
+
+// --- Work --------------------------------------------------------------------------------------------------------
+
+Status HipApi::copy_line(std::uint64_t to, std::uint64_t from, std::uint64_t nbytes, gpu::StreamRef stream) {
+  return on_device(stream.device, "hipMemcpyAsync",
+                   [&] { return f_.hipMemcpyAsync(pointer(to), pointer(from), nbytes, kCopyDefault, stream.handle); });
+}
+
+// Plane by plane: the call for boxes takes a structure that differs between releases of HIP.
+Status HipApi::copy_box(const Pitched& to, const Pitched& from, const CopyShape& shape, gpu::StreamRef stream) {
+  for (std::uint64_t plane = 0; plane < shape.depth; ++plane) {
+    TM_TRY(on_device(stream.device, "hipMemcpy2DAsync", [&] {
+      return f_.hipMemcpy2DAsync(pointer(to.address + plane * to.plane_pitch), to.row_pitch,
+                                 pointer(from.address + plane * from.plane_pitch), from.row_pitch, shape.width,
+                                 shape.height, kCopyDefault, stream.handle);
+    }));
+  }
+  return {};
+}
+
+// Rows of bytes are one call; rows of wider elements are one call each.
+Status HipApi::fill(const gpu::FillRows& rows, gpu::StreamRef stream) {
+  if (rows.element_bytes == 1 && rows.height > 1) {
+    return on_device(stream.device, "hipMemset2DAsync", [&] {
+      return f_.hipMemset2DAsync(pointer(rows.address), rows.row_pitch, static_cast<int>(rows.value), rows.count,
+                                 rows.height, stream.handle);
+    });
+  }
+  for (std::uint64_t row = 0; row < rows.height; ++row) {
+    void* const to = pointer(rows.address + row * rows.row_pitch);
+    switch (rows.element_bytes) {
+      case 1:
+        TM_TRY(on_device(stream.device, "hipMemsetD8Async", [&] {
+          return f_.hipMemsetD8Async(to, static_cast<unsigned char>(rows.value), rows.count, stream.handle);
+        }));
+        break;
+      case 2:
+        TM_TRY(on_device(stream.device, "hipMemsetD16Async", [&] {
+          return f_.hipMemsetD16Async(to, static_cast<unsigned short>(rows.value), rows.count, stream.handle);
+        }));
+        break;
+      default:
+        TM_TRY(on_device(stream.device, "hipMemsetD32Async", [&] {
+          return f_.hipMemsetD32Async(to, static_cast<int>(rows.value), rows.count, stream.handle);
+        }));
+    }
+  }
+  return {};
+}
+
+Status HipApi::launch_host(HostFunction function, void* argument, gpu::StreamRef stream) {
+  return on_device(stream.device, "hipLaunchHostFunc",
+                   [&] { return f_.hipLaunchHostFunc(stream.handle, function, argument); });
+}
+
+}  // namespace tensormem::hip

@@ -1,0 +1,170 @@
+// Memory of every kind, by the HIP runtime.
+#include "driver/hip/on_device.hpp"
+
+namespace tensormem::hip {
+
+namespace {
+
+constexpr unsigned kHostPortable = 1;
+constexpr unsigned kAttachGlobal = 1;
+
+AllocationProperties properties_of(std::int32_t device, bool exportable) {
+  AllocationProperties properties;
+  properties.type = cuda::kAllocationPinned;
+  properties.handle_types = exportable ? cuda::kHandlePosixFd : cuda::kHandleNone;
+  properties.location = {cuda::kLocationDevice, device};
+  return properties;
+}
+
+std::uint64_t number(const void* memory) { return reinterpret_cast<std::uint64_t>(memory); }
+
+}  // namespace
+
+// --- Plain memory ------------------------------------------------------------------------------------------------
+
+Status HipApi::allocate(std::int32_t device, MemoryKind kind, std::uint64_t nbytes, std::uint64_t* address) {
+  void* memory = nullptr;
+  if (kind == MemoryKind::managed && f_.hipMallocManaged == nullptr) return missing("hipMallocManaged");
+  if (kind == MemoryKind::device) {
+    TM_TRY(on_device(device, "hipMalloc", [&] { return f_.hipMalloc(&memory, nbytes); }));
+  } else if (kind == MemoryKind::managed) {
+    TM_TRY(on_device(device, "hipMallocManaged", [&] { return f_.hipMallocManaged(&memory, nbytes, kAttachGlobal); }));
+  } else {
+    TM_TRY(on_device(device, "hipHostMalloc", [&] { return f_.hipHostMalloc(&memory, nbytes, kHostPortable); }));
+  }
+  *address = number(memory);
+  return {};
+}
+
+Status HipApi::deallocate(std::int32_t device, MemoryKind kind, std::uint64_t address) {
+  if (kind == MemoryKind::pinned)
+    return on_device(device, "hipHostFree", [&] { return f_.hipHostFree(pointer(address)); });
+  return on_device(device, "hipFree", [&] { return f_.hipFree(pointer(address)); });
+}
+
+Status HipApi::pin(std::int32_t device, std::uint64_t address, std::uint64_t nbytes) {
+  return on_device(device, "hipHostRegister",
+                   [&] { return f_.hipHostRegister(pointer(address), nbytes, kHostPortable); });
+}
+
+Status HipApi::unpin(std::int32_t device, std::uint64_t address) {
+  return on_device(device, "hipHostUnregister", [&] { return f_.hipHostUnregister(pointer(address)); });
+}
+
+// --- Stream-ordered and managed memory ---------------------------------------------------------------------------
+
+Status HipApi::default_pool(std::int32_t device, PoolHandle* pool) {
+  if (f_.hipDeviceGetDefaultMemPool == nullptr) return missing("hipDeviceGetDefaultMemPool");
+  return answer(f_.hipDeviceGetDefaultMemPool(pool, device), "hipDeviceGetDefaultMemPool");
+}
+
+Status HipApi::allocate_async(std::int32_t device, std::uint64_t nbytes, gpu::StreamRef stream,
+                              std::uint64_t* address) {
+  PoolHandle pool = nullptr;
+  void* memory = nullptr;
+  if (f_.hipMallocFromPoolAsync == nullptr) return missing("hipMallocFromPoolAsync");
+  TM_TRY(default_pool(device, &pool));
+  TM_TRY(on_device(stream.device, "hipMallocFromPoolAsync",
+                   [&] { return f_.hipMallocFromPoolAsync(&memory, nbytes, pool, stream.handle); }));
+  *address = number(memory);
+  return {};
+}
+
+Status HipApi::deallocate_async(std::uint64_t address, gpu::StreamRef stream) {
+  if (f_.hipFreeAsync == nullptr) return missing("hipFreeAsync");
+  return on_device(stream.device, "hipFreeAsync", [&] { return f_.hipFreeAsync(pointer(address), stream.handle); });
+}
+
+Status HipApi::trim_async(std::int32_t device, std::uint64_t keep_bytes) {
+  PoolHandle pool = nullptr;
+  if (f_.hipMemPoolTrimTo == nullptr) return missing("hipMemPoolTrimTo");
+  TM_TRY(default_pool(device, &pool));
+  return answer(f_.hipMemPoolTrimTo(pool, keep_bytes), "hipMemPoolTrimTo");
+}
+
+Status HipApi::prefetch(std::uint64_t address, std::uint64_t nbytes, std::int32_t to_device, gpu::StreamRef stream) {
+  if (f_.hipMemPrefetchAsync == nullptr) return missing("hipMemPrefetchAsync");
+  return on_device(stream.device, "hipMemPrefetchAsync",
+                   [&] { return f_.hipMemPrefetchAsync(pointer(address), nbytes, to_device, stream.handle); });
+}
+
+// --- Virtual memory ----------------------------------------------------------------------------------------------
+
+Status HipApi::granularity(std::int32_t device, Granularity* granularity) {
+  if (f_.hipMemGetAllocationGranularity == nullptr) return missing("hipMemGetAllocationGranularity");
+  const AllocationProperties properties = properties_of(device, false);
+  std::size_t found[2] = {};
+  for (int option = 0; option < 2; ++option) {
+    TM_TRY(answer(f_.hipMemGetAllocationGranularity(&found[option], &properties, option),
+                  "hipMemGetAllocationGranularity"));
+  }
+  *granularity = {found[0], found[1]};
+  return {};
+}
+
+Status HipApi::reserve(std::uint64_t size, std::uint64_t alignment, std::uint64_t* address) {
+  void* start = nullptr;
+  if (f_.hipMemAddressReserve == nullptr) return missing("hipMemAddressReserve");
+  TM_TRY(answer(f_.hipMemAddressReserve(&start, size, alignment, nullptr, 0), "hipMemAddressReserve"));
+  *address = number(start);
+  return {};
+}
+
+Status HipApi::release(std::uint64_t address, std::uint64_t size) {
+  if (f_.hipMemAddressFree == nullptr) return missing("hipMemAddressFree");
+  return answer(f_.hipMemAddressFree(pointer(address), size), "hipMemAddressFree");
+}
+
+Status HipApi::physical_create(std::int32_t device, std::uint64_t size, bool exportable,
+                               gpu::NativePhysical* physical) {
+  void* handle = nullptr;
+  if (f_.hipMemCreate == nullptr) return missing("hipMemCreate");
+  const AllocationProperties properties = properties_of(device, exportable);
+  TM_TRY(answer(f_.hipMemCreate(&handle, size, &properties, 0), "hipMemCreate"));
+  *physical = number(handle);
+  return {};
+}
+
+Status HipApi::physical_destroy(gpu::NativePhysical physical) {
+  if (f_.hipMemRelease == nullptr) return missing("hipMemRelease");
+  return answer(f_.hipMemRelease(pointer(physical)), "hipMemRelease");
+}
+
+Status HipApi::map(std::uint64_t address, std::uint64_t size, gpu::NativePhysical physical) {
+  if (f_.hipMemMap == nullptr) return missing("hipMemMap");
+  return answer(f_.hipMemMap(pointer(address), size, 0, pointer(physical), 0), "hipMemMap");
+}
+
+Status HipApi::unmap(std::uint64_t address, std::uint64_t size) {
+  if (f_.hipMemUnmap == nullptr) return missing("hipMemUnmap");
+  return answer(f_.hipMemUnmap(pointer(address), size), "hipMemUnmap");
+}
+
+Status HipApi::set_access(std::uint64_t address, std::uint64_t size, std::int32_t device, AccessFlags access) {
+  if (f_.hipMemSetAccess == nullptr) return missing("hipMemSetAccess");
+  AccessDescription right;
+  right.location = {cuda::kLocationDevice, device};
+  right.flags = static_cast<std::int32_t>(access);
+  return answer(f_.hipMemSetAccess(pointer(address), size, &right, 1), "hipMemSetAccess");
+}
+
+Status HipApi::physical_export(gpu::NativePhysical physical, std::int32_t* fd) {
+  if (f_.hipMemExportToShareableHandle == nullptr) return missing("hipMemExportToShareableHandle");
+  int made = -1;
+  TM_TRY(answer(f_.hipMemExportToShareableHandle(&made, pointer(physical), cuda::kHandlePosixFd, 0),
+                "hipMemExportToShareableHandle"));
+  *fd = made;
+  return {};
+}
+
+Status HipApi::physical_import(std::int32_t device, std::int32_t fd, gpu::NativePhysical* physical) {
+  void* handle = nullptr;
+  if (f_.hipMemImportFromShareableHandle == nullptr) return missing("hipMemImportFromShareableHandle");
+  void* const shareable = reinterpret_cast<void*>(static_cast<std::intptr_t>(fd));
+  TM_TRY(on_device(device, "hipMemImportFromShareableHandle",
+                   [&] { return f_.hipMemImportFromShareableHandle(&handle, shareable, cuda::kHandlePosixFd); }));
+  *physical = number(handle);
+  return {};
+}
+
+}  // namespace tensormem::hip

@@ -1,0 +1,32 @@
+// Owns: making one call on one device, for the files that implement HipApi.
+// Must not know: which call.
+#pragma once
+
+#include "driver/hip/hip_api.hpp"
+
+namespace tensormem::hip {
+
+inline Status answer(Result result, const char* function) noexcept {
+  if (result == cuda::kSuccess) [[likely]]
+    return {};
+  return gpu::vendor_error(gpu::ErrorNumbers::hip, result, function);
+}
+
+// For functions that older runtimes do not have.
+inline Status missing(const char* function) noexcept { return Status::fail(Code::not_supported, function); }
+
+template <typename Call>
+Status HipApi::on_device(std::int32_t device, const char* function, Call call) {
+  int before = 0;
+  TM_TRY(answer(f_.hipGetDevice(&before), "hipGetDevice"));
+  if (before == device) return answer(call(), function);
+  TM_TRY(answer(f_.hipSetDevice(device), "hipSetDevice"));
+  const Result result = call();
+  // The caller's device comes back whatever the call said; a refusal is tried once more.
+  if (f_.hipSetDevice(before) != cuda::kSuccess) (void)f_.hipSetDevice(before);
+  return answer(result, function);
+}
+
+inline void* pointer(std::uint64_t address) { return reinterpret_cast<void*>(address); }
+
+}  // namespace tensormem::hip

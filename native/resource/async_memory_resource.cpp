@@ -1,0 +1,196 @@
+#include "resource/async_memory_resource.hpp"
+
+#include <bit>
+
+#include "base/blocking.hpp"
+
+namespace tensormem {
+
+namespace {
+
+BlockUses* uses_of(const BlockEntry& entry) { return static_cast<BlockUses*>(entry.uses); }
+
+}  // namespace
+
+// Nobody holds a block any more, or it would hold us. One that is still here was dropped and could not be given back
+// then: it is tried once more, behind the uses that are known of.
+AsyncMemoryResource::~AsyncMemoryResource() {
+  table_.for_each([this](BlockEntry& entry) {
+    const StreamId stream = driver().stream_is_valid(entry.stream) ? entry.stream : kDefaultStream;
+    const auto raised = bases_.find(entry.address);
+    const std::uint64_t base = raised == bases_.end() ? entry.address : raised->second;
+    Uses others;
+    if (entry.uses != nullptr) others = uses_of(entry)->conflicts(stream, Access::write);
+    if (order_.wait_for(others, stream).ok())
+      (void)driver().deallocate_async(device(), base, entry.nbytes, stream).ok();
+    delete uses_of(entry);
+  });
+  table_.clear();
+}
+
+Status AsyncMemoryResource::allocate(const AllocRequest& request, Block* block) {
+  TM_TRY(check_request(request));
+  const std::uint64_t extra = request.alignment > kNaturalAlignment ? request.alignment - kNaturalAlignment : 0;
+  std::uint64_t base = 0;
+  Status taken = driver().allocate_async(device(), request.nbytes + extra, request.stream, &base);
+  if (taken.code() == Code::out_of_memory) taken.set_fact(0, request.nbytes);
+  TM_TRY(std::move(taken));
+
+  BlockEntry entry;
+  entry.address = align_up(base, request.alignment);
+  entry.nbytes = request.nbytes;
+  entry.stream = request.stream;
+  entry.tag = request.tag;
+  entry.alignment_log2 = static_cast<std::uint8_t>(std::countr_zero(request.alignment));
+  entry.state = BlockState::live;
+  Status inserted;
+  {
+    const std::lock_guard lock(mutex_);
+    entry.generation = generations_.next();
+    inserted = table_.insert(entry);
+    if (inserted.ok()) {
+      if (entry.address != base) bases_[entry.address] = base;
+      stats_.on_allocate(request.nbytes);
+    }
+  }
+  if (!inserted.ok()) {
+    (void)driver().deallocate_async(device(), base, request.nbytes + extra, request.stream).ok();
+    return inserted;
+  }
+  *block = {.address = entry.address,
+            .nbytes = request.nbytes,
+            .generation = entry.generation,
+            .stream = request.stream,
+            .tag = request.tag,
+            .origin = id(),
+            .slot = kNoSlot,
+            .alignment_log2 = entry.alignment_log2};
+  return {};
+}
+
+Status AsyncMemoryResource::find_live(const Block& block, BlockEntry** entry) {
+  TM_TRY(table_.check(block.address, block.generation, block.origin == id()));
+  *entry = table_.find(block.address);
+  return {};
+}
+
+// The memory begins to exist on its stream: to the others that is its first write. One event behind the stream stands
+// for it, made when another stream comes along; a stream that is gone has done its work.
+Status AsyncMemoryResource::conflicts(BlockEntry& entry, StreamId stream, Access access, Uses* others) {
+  if (entry.uses != nullptr) *others = uses_of(entry)->conflicts(stream, access);
+  if (entry.uses != nullptr || entry.stream == stream) return {};
+  EventRef ready;
+  if (Status marked = order_.mark(entry.stream, &ready); !marked.ok())
+    return driver().stream_is_valid(entry.stream) ? std::move(marked) : Status();
+  auto* const uses = new BlockUses;
+  uses->finished(entry.stream, Access::write, std::move(ready));
+  entry.uses = uses;
+  *others = uses->conflicts(stream, access);
+  return {};
+}
+
+// The entry goes before the memory: once the driver has the address back, another thread may be handed it.
+Status AsyncMemoryResource::take_out(const Block& block, StreamId stream, BlockEntry* entry, std::uint64_t* base,
+                                     Uses* others) {
+  const std::lock_guard lock(mutex_);
+  BlockEntry* found = nullptr;
+  TM_TRY(find_live(block, &found));
+  TM_TRY(conflicts(*found, stream, Access::write, others));
+  *entry = *found;
+  const auto raised = bases_.find(block.address);
+  *base = raised == bases_.end() ? block.address : raised->second;
+  if (raised != bases_.end()) bases_.erase(raised);
+  table_.erase(block.address);
+  stats_.on_free(entry->nbytes);
+  return {};
+}
+
+void AsyncMemoryResource::put_back(const BlockEntry& entry, std::uint64_t base) {
+  const std::lock_guard lock(mutex_);
+  if (!table_.insert(entry).ok()) return;
+  if (base != entry.address) bases_[entry.address] = base;
+  stats_.current_bytes += entry.nbytes;
+  stats_.current_count += 1;
+}
+
+Status AsyncMemoryResource::deallocate(const Block& block, StreamId stream, BlockState* end) {
+  TM_TRY(check_stream(stream));
+  BlockEntry entry;
+  std::uint64_t base = 0;
+  Uses others;
+  TM_TRY(take_out(block, stream, &entry, &base, &others));
+  Status done = order_.wait_for(others, stream);
+  if (done.ok()) done = driver().deallocate_async(device(), base, entry.nbytes, stream);
+  if (!done.ok()) {
+    put_back(entry, base);
+    return done;
+  }
+  delete uses_of(entry);
+  *end = BlockState::freed;
+  return {};
+}
+
+std::uint64_t AsyncMemoryResource::bytes_outstanding() const {
+  const std::lock_guard lock(mutex_);
+  return stats_.current_bytes;
+}
+
+Stats AsyncMemoryResource::stats() const {
+  const std::lock_guard lock(mutex_);
+  return stats_;
+}
+
+BlockState AsyncMemoryResource::state_of(const Block& block) const {
+  const std::lock_guard lock(mutex_);
+  const BlockEntry* entry = table_.find(block.address);
+  return entry != nullptr && entry->generation == block.generation ? entry->state : BlockState::freed;
+}
+
+Status AsyncMemoryResource::prepare_block_use(const Block& block, StreamId stream, Access access) {
+  TM_TRY(check_stream(stream));
+  Uses others;
+  {
+    const std::lock_guard lock(mutex_);
+    BlockEntry* entry = nullptr;
+    TM_TRY(find_live(block, &entry));
+    TM_TRY(conflicts(*entry, stream, access, &others));
+  }
+  if (others.empty()) return {};
+  const BlockingRegion region;
+  return order_.wait_for(others, stream);
+}
+
+Status AsyncMemoryResource::finish_block_use(const Block& block, StreamId stream, Access access) {
+  TM_TRY(check_stream(stream));
+  const std::lock_guard lock(mutex_);
+  BlockEntry* entry = nullptr;
+  Uses others;
+  EventRef event;
+  TM_TRY(find_live(block, &entry));
+  TM_TRY(conflicts(*entry, stream, access, &others));
+  TM_TRY(order_.mark(stream, &event));
+  if (entry->uses == nullptr) {
+    entry->uses = new BlockUses;
+    access = Access::write;  // it stands for the block's being ready, too
+  }
+  uses_of(*entry)->finished(stream, access, std::move(event));
+  return {};
+}
+
+Status AsyncMemoryResource::trim(std::uint64_t keep_bytes) {
+  const BlockingRegion region;
+  return driver().trim_async(device(), keep_bytes);
+}
+
+bool AsyncMemoryResource::is_valid() const {
+  const std::lock_guard lock(mutex_);
+  std::uint64_t bytes = 0;
+  std::uint64_t blocks = 0;
+  table_.for_each([&](const BlockEntry& entry) {
+    bytes += entry.nbytes;
+    ++blocks;
+  });
+  return table_.is_valid() && bytes == stats_.current_bytes && blocks == stats_.current_count;
+}
+
+}  // namespace tensormem

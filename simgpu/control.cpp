@@ -1,0 +1,87 @@
+#include "control.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "core/call_book.hpp"
+#include "core/machine.hpp"
+
+using namespace simgpu;
+
+namespace {
+
+std::size_t give_text(const std::string& text, char* buffer, std::size_t capacity) {
+  if (buffer != nullptr && capacity != 0) {
+    const std::size_t count = std::min(text.size(), capacity - 1);
+    std::memcpy(buffer, text.data(), count);
+    buffer[count] = '\0';
+  }
+  return text.size() + 1;
+}
+
+}  // namespace
+
+extern "C" {
+
+int tensormem_simgpu_open(const char* config, char* why, std::size_t capacity) {
+  std::string reason;
+  open_machine(config, &reason);
+  (void)give_text(reason, why, capacity);
+  return reason.empty() ? 0 : 1;
+}
+
+void tensormem_simgpu_close(void) { close_machine(); }
+
+int tensormem_simgpu_is_open(void) { return current_machine() != nullptr ? 1 : 0; }
+
+void tensormem_simgpu_fail(const char* function, std::uint64_t nth, int result) {
+  call_book().fail(function, nth, static_cast<Result>(result));
+}
+
+int tensormem_simgpu_has_fired(void) { return call_book().has_fired() ? 1 : 0; }
+
+void tensormem_simgpu_delay(const char* function, std::uint64_t nanoseconds) {
+  call_book().delay(function, nanoseconds);
+}
+
+void tensormem_simgpu_clear_plan(void) { call_book().clear_plan(); }
+
+std::uint64_t tensormem_simgpu_calls(const char* function) { return call_book().count(function); }
+
+std::size_t tensormem_simgpu_log(char* buffer, std::size_t capacity) {
+  return give_text(call_book().text(), buffer, capacity);
+}
+
+std::size_t tensormem_simgpu_report(char* buffer, std::size_t capacity) {
+  const std::shared_ptr<Machine> machine = current_machine();
+  if (machine == nullptr) return give_text("", buffer, capacity);
+  const std::lock_guard lock(machine->mutex);
+  return give_text(machine->report(), buffer, capacity);
+}
+
+int tensormem_simgpu_break_device(int ordinal, int result) {
+  const std::shared_ptr<Machine> machine = current_machine();
+  if (machine == nullptr) return kDeinitialized;
+  const std::lock_guard lock(machine->mutex);
+  Device* const device = machine->device(ordinal);
+  if (device == nullptr) return kInvalidDevice;
+  device->broken = static_cast<Result>(result);
+  return kSuccess;
+}
+
+int tensormem_simgpu_touch(void* handle, std::uint64_t address, std::uint64_t nbytes, int write) {
+  const std::shared_ptr<Machine> machine = current_machine();
+  if (machine == nullptr) return kDeinitialized;
+  const std::lock_guard lock(machine->mutex);
+  Stream* stream = nullptr;
+  if (handle == nullptr) {
+    if (machine->devices.empty()) return kNoDevice;
+    stream = &machine->streams.legacy(*machine->devices[0]);
+  } else {
+    SIM_TRY(machine->streams.find(handle, &stream));
+  }
+  return machine->touch(address, nbytes, write != 0, *stream);
+}
+
+}  // extern "C"

@@ -1,0 +1,35 @@
+// Owns: the switchboard of the simulated GPU: a few C functions that tests call beside the driver's own. They are
+// exported by both libraries, each for its own machine.
+// Must not know: the driver interfaces.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+extern "C" {
+
+#define SIM_CONTROL [[gnu::visibility("default")]]
+
+// Switch a machine on, replacing the one that is. 0, or 1 with the reason in `why` (cut to `capacity`).
+SIM_CONTROL int tensormem_simgpu_open(const char* config, char* why, std::size_t capacity);
+SIM_CONTROL void tensormem_simgpu_close(void);
+SIM_CONTROL int tensormem_simgpu_is_open(void);
+
+// Fail the nth call from now on (1: the next) of a function, "*" for any, with this answer, once.
+SIM_CONTROL void tensormem_simgpu_fail(const char* function, std::uint64_t nth, int result);
+SIM_CONTROL int tensormem_simgpu_has_fired(void);
+// Every call of the function takes so long from now on.
+SIM_CONTROL void tensormem_simgpu_delay(const char* function, std::uint64_t nanoseconds);
+SIM_CONTROL void tensormem_simgpu_clear_plan(void);
+SIM_CONTROL std::uint64_t tensormem_simgpu_calls(const char* function);
+
+// Texts: the bytes they need, zero included; as much as fits is written. Call again with more room if it did not.
+SIM_CONTROL std::size_t tensormem_simgpu_log(char* buffer, std::size_t capacity);
+SIM_CONTROL std::size_t tensormem_simgpu_report(char* buffer, std::size_t capacity);
+
+// The device answers `result` to everything until its context is reset: what a device that is lost does.
+SIM_CONTROL int tensormem_simgpu_break_device(int ordinal, int result);
+// What a kernel on the stream would do: touch these bytes.
+SIM_CONTROL int tensormem_simgpu_touch(void* stream, std::uint64_t address, std::uint64_t nbytes, int write);
+
+}  // extern "C"

@@ -1,0 +1,60 @@
+// Owns: what was called: how often each function, the latest calls in order with their numbers and answers, and the
+// plan by which a call fails or takes long. One for the process; outlives the simulated machines.
+// Must not know: what the functions do.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <initializer_list>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "core/results.hpp"
+
+namespace simgpu {
+
+class CallBook {
+ public:
+  // Notes the call; the answer the plan wants it to give, or success to go ahead. Sleeps when the plan says so.
+  Result begin(const char* function, std::initializer_list<std::uint64_t> arguments, std::uint64_t* ticket);
+  void end(std::uint64_t ticket, Result result);
+
+  // Fail the `nth` call from now on (1 is the next) of `function` ("*": of any) with `result`, once.
+  void fail(const std::string& function, std::uint64_t nth, Result result);
+  // Every call of `function` takes this long; 0 ends it.
+  void delay(const std::string& function, std::uint64_t nanoseconds);
+  void clear_plan();
+  bool has_fired() const;
+
+  std::uint64_t count(const std::string& function) const;
+  // The latest calls, one line each: number, function, arguments, answer.
+  std::string text() const;
+  void forget();
+
+ private:
+  static constexpr std::size_t kKept = 20000;
+  struct Entry {
+    const char* function = "";
+    std::uint64_t arguments[6] = {};
+    int count = 0;
+    int result = -1;
+  };
+  struct Fault {
+    std::string function;
+    std::uint64_t remaining = 0;
+    Result result = kSuccess;
+  };
+
+  mutable std::mutex mutex_;
+  std::uint64_t next_ = 1;
+  std::deque<Entry> entries_;
+  std::map<std::string, std::uint64_t> counts_;
+  std::map<std::string, std::uint64_t> delays_;
+  Fault fault_;
+  bool fired_ = false;
+};
+
+CallBook& call_book();
+
+}  // namespace simgpu

@@ -1,0 +1,153 @@
+#include "core/pools.hpp"
+
+#include <algorithm>
+
+#include "core/machine.hpp"
+
+namespace simgpu {
+
+namespace {
+
+std::uint64_t round_up(std::uint64_t size) { return (size + Heap::kGrain - 1) & ~(Heap::kGrain - 1); }
+
+}  // namespace
+
+Result Pools::create(Device& device, int handle_types, std::uint64_t maximum_bytes, Pool** pool) {
+  auto fresh = std::make_unique<Pool>();
+  fresh->device = &device;
+  fresh->handle_types = handle_types;
+  fresh->maximum_bytes = maximum_bytes;
+  fresh->readers = fresh->writers = 1U << device.ordinal;
+  *pool = fresh.get();
+  pools_.emplace(fresh.get(), std::move(fresh));
+  return kSuccess;
+}
+
+Pool& Pools::default_of(Device& device) {
+  if (device.default_pool == nullptr) {
+    (void)create(device, 0, 0, &device.default_pool);
+    device.default_pool->is_default = true;
+  }
+  return *device.default_pool;
+}
+
+Result Pools::find(void* handle, Pool** pool) {
+  const auto found = pools_.find(handle);
+  if (found == pools_.end() || !found->second->alive) return kInvalidValue;
+  *pool = found->second.get();
+  return kSuccess;
+}
+
+Result Pools::destroy(Pool& pool) {
+  if (pool.is_default) return kInvalidValue;
+  pool.alive = false;
+  trim(pool, 0);
+  return kSuccess;
+}
+
+bool Pools::may_reuse(const Pool& pool, const Pool::Freed& freed, const Stream& stream) const {
+  if (freed.when.stream == stream.serial) return true;
+  if (pool.follow_events != 0 && stream.clock.covers(freed.when)) return true;
+  return pool.opportunistic != 0 && freed.passed.has_passed();
+}
+
+bool Pools::reuse(Pool& pool, std::uint64_t size, Stream& stream, std::uint64_t* address) {
+  auto best = pool.freed.end();
+  for (auto each = pool.freed.begin(); each != pool.freed.end(); ++each) {
+    if (each->size < size || each->size > 2 * size || !may_reuse(pool, *each, stream)) continue;
+    if (best == pool.freed.end() || each->size < best->size) best = each;
+  }
+  if (best == pool.freed.end()) return false;
+  *address = best->address;
+  const std::uint64_t rest = best->size - size;
+  if (rest != 0) {
+    best->address += size;
+    best->size = rest;
+  } else {
+    pool.freed.erase(best);
+  }
+  return true;
+}
+
+Result Pools::take_fresh(Pool& pool, std::uint64_t size, std::uint64_t* address) {
+  if (pool.maximum_bytes != 0 && pool.reserved + size > pool.maximum_bytes) return kOutOfMemory;
+  SIM_TRY(pool.device->take(size, address));
+  pool.reserved += size;
+  pool.reserved_high = std::max(pool.reserved_high, pool.reserved);
+  return kSuccess;
+}
+
+Result Pools::allocate(Pool& pool, std::uint64_t nbytes, Stream& stream, std::uint64_t* address) {
+  const std::uint64_t size = round_up(nbytes);
+  stream.clock.merge(machine_.streams.host_clock());
+  if (!reuse(pool, size, stream, address)) {
+    Result taken = take_fresh(pool, size, address);
+    if (taken == kOutOfMemory) {
+      trim(pool, 0);
+      taken = take_fresh(pool, size, address);
+    }
+    SIM_TRY(taken);
+  }
+  Range range;
+  range.start = *address;
+  range.size = size;
+  range.kind = Kind::pooled;
+  range.device = pool.device;
+  range.window = &pool.device->window;
+  range.pool = &pool;
+  // The allocation is a point of its stream: work that is not known to come after it must not touch the memory.
+  stream.clock.raise({stream.serial, ++stream.submitted});
+  range.ready = stream.now();
+  machine_.memory.add(range);
+  pool.live += 1;
+  pool.used += size;
+  pool.used_high = std::max(pool.used_high, pool.used);
+  return kSuccess;
+}
+
+Result Pools::deallocate(std::uint64_t address, Stream& stream) {
+  Range* const range = machine_.memory.find_start(address);
+  if (range == nullptr || range->kind != Kind::pooled) return kInvalidValue;
+  stream.clock.merge(machine_.streams.host_clock());
+  machine_.check_order(*range, stream, "freed");
+  for (const auto& [user, number] : range->uses) {
+    if (!stream.clock.covers({user, number})) {
+      machine_.violation("memory was freed on a stream that is not behind a use on another stream", address);
+    }
+  }
+  stream.clock.raise({stream.serial, ++stream.submitted});
+  Pool& pool = *range->pool;
+  pool.freed.push_back({range->start, range->size, stream.now(), machine_.streams.end_of(stream)});
+  pool.used -= range->size;
+  pool.live -= 1;
+  machine_.memory.remove(address);
+  if (!pool.alive) trim(pool, 0);
+  return kSuccess;
+}
+
+void Pools::trim(Pool& pool, std::uint64_t keep_bytes) {
+  std::vector<Pool::Freed> kept;
+  for (const Pool::Freed& freed : pool.freed) {
+    if (pool.reserved <= keep_bytes || !freed.passed.has_passed()) {
+      kept.push_back(freed);
+      continue;
+    }
+    pool.reserved -= freed.size;
+    pool.device->give_back(freed.address, freed.size);
+  }
+  pool.freed = std::move(kept);
+}
+
+void Pools::on_synchronize(Device& device) {
+  for (auto& [handle, pool] : pools_) {
+    if (pool->device == &device) trim(*pool, pool->alive ? pool->release_threshold : 0);
+  }
+}
+
+std::uint64_t Pools::own_count() const {
+  std::uint64_t count = 0;
+  for (const auto& [handle, pool] : pools_) count += pool->alive && !pool->is_default ? 1 : 0;
+  return count;
+}
+
+}  // namespace simgpu

@@ -1,0 +1,241 @@
+#include "core/streams.hpp"
+
+#include <atomic>
+
+#include "core/machine.hpp"
+#include "driver/host/task_queue.hpp"
+
+namespace simgpu {
+
+namespace {
+
+namespace host = tensormem::host;
+
+struct Nothing {};
+void do_nothing(const Nothing&) {}
+
+// One pair of tables for the process: workers outlive the machines that used them.
+host::StreamTable& stream_table() {
+  static host::StreamTable* const table = new host::StreamTable;
+  return *table;
+}
+
+host::EventTable& event_table() {
+  static host::EventTable* const table = new host::EventTable(stream_table());
+  return *table;
+}
+
+std::atomic<std::uint64_t> g_serials{0};
+std::atomic<std::uint64_t> g_threads{0};
+
+std::uint64_t thread_number() {
+  thread_local const std::uint64_t number = ++g_threads;
+  return number;
+}
+
+}  // namespace
+
+Result Streams::create(Device& device, unsigned flags, int priority, bool is_own, Stream** stream) {
+  bury_idle();
+  tensormem::StreamId id = 0;
+  if (!stream_table().create(&id).ok()) return kOutOfMemory;
+  auto fresh = std::make_unique<Stream>();
+  fresh->serial = ++g_serials;
+  fresh->id = id;
+  fresh->device = &device;
+  fresh->flags = flags;
+  fresh->priority = priority;
+  fresh->is_own = is_own;
+  *stream = fresh.get();
+  streams_.emplace(fresh.get(), std::move(fresh));
+  return kSuccess;
+}
+
+void Streams::destroy(Stream& stream) {
+  stream.alive = false;
+  dying_.push_back(&stream);
+  bury_idle();
+}
+
+// A worker can be ended only when it is idle, and nobody may wait for that here.
+void Streams::bury_idle() {
+  std::vector<Stream*> busy;
+  for (Stream* stream : dying_) {
+    bool idle = false;
+    if (stream_table().query(stream->id, &idle).ok() && !idle) {
+      busy.push_back(stream);
+    } else {
+      (void)stream_table().destroy(stream->id).ok();
+    }
+  }
+  dying_ = std::move(busy);
+}
+
+Result Streams::find(void* handle, Stream** stream) {
+  const auto found = streams_.find(handle);
+  if (found == streams_.end() || !found->second->alive) return kInvalidHandle;
+  *stream = found->second.get();
+  return kSuccess;
+}
+
+Stream& Streams::legacy(Device& device) {
+  Stream*& known = legacy_[&device];
+  if (known == nullptr && create(device, 0, 0, false, &known) == kSuccess) known->is_legacy = true;
+  return *known;
+}
+
+Stream& Streams::of_this_thread(Device& device) {
+  Stream*& known = per_thread_[thread_number() << 8 | static_cast<unsigned>(device.ordinal)];
+  if (known == nullptr) (void)create(device, 0, 0, false, &known);
+  return *known;
+}
+
+HostPoint Streams::end_of(Stream& stream) {
+  HostPoint point;
+  bool passed = false;
+  const host::Task marker = host::make_task<do_nothing>(Nothing{});
+  if (!stream_table().mark(stream.id, marker, &point.worker, &point.number, &passed).ok() || passed) return {};
+  return point;
+}
+
+std::vector<HostPoint> Streams::ends_of(Device& device) {
+  std::vector<HostPoint> ends;
+  for (auto& [handle, stream] : streams_) {
+    if (stream->device != &device) continue;
+    const HostPoint end = end_of(*stream);
+    if (!end.has_passed()) ends.push_back(end);
+  }
+  return ends;
+}
+
+std::vector<Stream*> Streams::of(Device& device) {
+  std::vector<Stream*> found;
+  for (auto& [handle, stream] : streams_) {
+    if (stream->device == &device) found.push_back(stream.get());
+  }
+  return found;
+}
+
+Result Streams::order_behind(Stream& stream, Stream& other) {
+  stream.clock.merge(other.clock);
+  stream.clock.raise(other.now());
+  const HostPoint end = end_of(other);
+  if (end.has_passed()) return kSuccess;
+  return stream_table().wait(stream.id, end.worker, end.number).ok() ? kSuccess : kUnknown;
+}
+
+Result Streams::order_with_legacy(Stream& stream) {
+  if (!stream.is_blocking()) return kSuccess;
+  if (!stream.is_legacy) {
+    const auto legacy = legacy_.find(stream.device);
+    return legacy == legacy_.end() ? kSuccess : order_behind(stream, *legacy->second);
+  }
+  for (auto& [handle, other] : streams_) {
+    if (other.get() == &stream || other->device != stream.device || !other->is_blocking() || !other->alive) continue;
+    SIM_TRY(order_behind(stream, *other));
+  }
+  return kSuccess;
+}
+
+Result Streams::submit(Stream& stream, const host::Task& task) {
+  SIM_TRY(order_with_legacy(stream));
+  stream.clock.merge(host_);
+  if (!stream_table().submit(stream.id, task).ok()) return kUnknown;
+  stream.clock.raise({stream.serial, ++stream.submitted});
+  return kSuccess;
+}
+
+// --- Events ------------------------------------------------------------------------------------------------------
+
+Result Streams::create_event(Device& device, unsigned flags, Event** event) {
+  auto fresh = std::make_unique<Event>();
+  if (!event_table().create(&fresh->handle).ok()) return kOutOfMemory;
+  fresh->device = &device;
+  fresh->flags = flags;
+  *event = fresh.get();
+  events_.emplace(fresh.get(), std::move(fresh));
+  return kSuccess;
+}
+
+Result Streams::destroy_event(Event& event) {
+  event.alive = false;
+  event.clock = Clock{};
+  return event_table().destroy(event.handle).ok() ? kSuccess : kInvalidHandle;
+}
+
+Result Streams::find_event(void* handle, Event** event) {
+  const auto found = events_.find(handle);
+  if (found == events_.end() || !found->second->alive) return kInvalidHandle;
+  *event = found->second.get();
+  return kSuccess;
+}
+
+Result Streams::record(Event& event, Stream& stream) {
+  if (event.device != stream.device) return kInvalidHandle;  // an event belongs to one context
+  SIM_TRY(order_with_legacy(stream));
+  stream.clock.merge(host_);
+  if (!event_table().record(event.handle, stream.id).ok()) return kUnknown;
+  event.recorded = true;
+  event.clock = stream.clock;
+  event.clock.raise(stream.now());
+  event.point = end_of(stream);
+  return kSuccess;
+}
+
+Result Streams::wait(Stream& stream, const Event& event) {
+  if (!event.recorded) return kSuccess;
+  stream.clock.merge(event.clock);
+  return event_table().make_stream_wait(stream.id, event.handle).ok() ? kSuccess : kUnknown;
+}
+
+Result Streams::elapsed(const Event& start, const Event& end, float* milliseconds) {
+  constexpr unsigned kDisableTiming = 2;
+  if (((start.flags | end.flags) & kDisableTiming) != 0 || !start.recorded || !end.recorded) return kInvalidHandle;
+  if (start.device != end.device) return kInvalidHandle;
+  bool passed = false;
+  for (const Event* event : {&start, &end}) {
+    if (!event_table().query(event->handle, &passed).ok() || !passed) return kNotReady;
+  }
+  double seconds = 0;
+  if (!event_table().elapsed(start.handle, end.handle, &seconds).ok()) return kNotReady;
+  *milliseconds = static_cast<float>(seconds * 1e3);
+  return kSuccess;
+}
+
+// --- Ends --------------------------------------------------------------------------------------------------------
+
+std::uint64_t Streams::own_count() const {
+  std::uint64_t count = 0;
+  for (const auto& [handle, stream] : streams_) count += stream->is_own && stream->alive ? 1 : 0;
+  return count;
+}
+
+std::uint64_t Streams::event_count() const {
+  std::uint64_t count = 0;
+  for (const auto& [handle, event] : events_) count += event->alive ? 1 : 0;
+  return count;
+}
+
+void Streams::destroy_all(Device& device) {
+  for (auto& [handle, stream] : streams_) {
+    if (stream->device == &device && stream->alive && stream->is_own) destroy(*stream);
+  }
+  for (auto& [handle, event] : events_) {
+    if (event->device == &device && event->alive) (void)destroy_event(*event);
+  }
+}
+
+void Streams::close() {
+  for (auto& [handle, stream] : streams_) {
+    stream->alive = false;
+    (void)stream_table().destroy(stream->id).ok();
+  }
+  for (auto& [handle, event] : events_) {
+    if (event->alive) (void)destroy_event(*event);
+  }
+  dying_.clear();
+  legacy_.clear();
+  per_thread_.clear();
+}
+
+}  // namespace simgpu

@@ -1,0 +1,206 @@
+// CUDA functions about stream-ordered memory and its pools.
+#include "cuda/serve.hpp"
+
+using namespace simgpu;
+using namespace simgpu::cuda;
+
+namespace tensormem::cuda {
+
+namespace {
+
+simgpu::Result with_pool(const char* function, PoolHandle handle, auto body) {
+  return serve(function, {number(handle)}, [&](Machine& machine) {
+    const std::lock_guard lock(machine.mutex);
+    Pool* pool = nullptr;
+    SIM_TRY(machine.pools.find(handle, &pool));
+    return body(machine, *pool);
+  });
+}
+
+simgpu::Result give_pool(const char* function, PoolHandle* pool, DeviceNumber ordinal, bool current) {
+  return serve(function, {static_cast<std::uint64_t>(ordinal)}, [&](Machine& machine) {
+    const std::lock_guard lock(machine.mutex);
+    Device* const device = machine.device(ordinal);
+    if (device == nullptr) return kInvalidDevice;
+    if (pool == nullptr) return simgpu::kInvalidValue;
+    if (!machine.config.pools) return kNotSupported;
+    Pool& own = machine.pools.default_of(*device);
+    *pool = current && device->current_pool != nullptr ? device->current_pool : &own;
+    return simgpu::kSuccess;
+  });
+}
+
+simgpu::Result allocate(const char* function, DevicePointer* address, std::size_t nbytes, PoolHandle handle,
+                        StreamHandle stream_handle) {
+  return serve_in_context(function, {nbytes, number(handle), number(stream_handle)},
+                          [&](Machine& machine, Device& current) {
+                            const std::lock_guard lock(machine.mutex);
+                            Stream* stream = nullptr;
+                            if (address == nullptr || nbytes == 0) return simgpu::kInvalidValue;
+                            if (!machine.config.pools) return kNotSupported;
+                            SIM_TRY(find_stream(machine, current, stream_handle, &stream));
+                            Pool* pool = stream->device->current_pool;
+                            if (pool == nullptr) pool = &machine.pools.default_of(*stream->device);
+                            if (handle != nullptr) SIM_TRY(machine.pools.find(handle, &pool));
+                            return machine.pools.allocate(*pool, nbytes, *stream, address);
+                          });
+}
+
+// Attributes up to the internal dependencies are ints, the others 64-bit numbers.
+int* flag_of(Pool& pool, int attribute) {
+  if (attribute == kPoolFollowEvents) return &pool.follow_events;
+  if (attribute == kPoolOpportunistic) return &pool.opportunistic;
+  return attribute == kPoolInternalDependencies ? &pool.internal_dependencies : nullptr;
+}
+
+std::uint64_t* number_of(Pool& pool, int attribute) {
+  switch (attribute) {
+    case kPoolReleaseThreshold:
+      return &pool.release_threshold;
+    case kPoolReservedCurrent:
+      return &pool.reserved;
+    case kPoolReservedHigh:
+      return &pool.reserved_high;
+    case kPoolUsedCurrent:
+      return &pool.used;
+    case kPoolUsedHigh:
+      return &pool.used_high;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+Result cuMemAllocAsync(DevicePointer* address, std::size_t nbytes, StreamHandle stream) {
+  return allocate("cuMemAllocAsync", address, nbytes, nullptr, stream);
+}
+
+Result cuMemAllocFromPoolAsync(DevicePointer* address, std::size_t nbytes, PoolHandle pool, StreamHandle stream) {
+  return allocate("cuMemAllocFromPoolAsync", address, pool == nullptr ? 0 : nbytes, pool, stream);
+}
+
+Result cuMemFreeAsync(DevicePointer address, StreamHandle handle) {
+  return serve_in_context("cuMemFreeAsync", {address, number(handle)}, [&](Machine& machine, Device& current) {
+    const std::lock_guard lock(machine.mutex);
+    Stream* stream = nullptr;
+    SIM_TRY(find_stream(machine, current, handle, &stream));
+    return machine.pools.deallocate(address, *stream);
+  });
+}
+
+Result cuDeviceGetDefaultMemPool(PoolHandle* pool, DeviceNumber device) {
+  return give_pool("cuDeviceGetDefaultMemPool", pool, device, false);
+}
+
+Result cuDeviceGetMemPool(PoolHandle* pool, DeviceNumber device) {
+  return give_pool("cuDeviceGetMemPool", pool, device, true);
+}
+
+Result cuDeviceSetMemPool(DeviceNumber ordinal, PoolHandle handle) {
+  return with_pool("cuDeviceSetMemPool", handle, [&](Machine& machine, Pool& pool) {
+    Device* const device = machine.device(ordinal);
+    if (device == nullptr || pool.device != device) return kInvalidDevice;
+    device->current_pool = &pool;
+    return simgpu::kSuccess;
+  });
+}
+
+Result cuMemPoolCreate(PoolHandle* pool, const PoolProperties* properties) {
+  return serve("cuMemPoolCreate", {}, [&](Machine& machine) {
+    const std::lock_guard lock(machine.mutex);
+    if (pool == nullptr || properties == nullptr) return simgpu::kInvalidValue;
+    if (properties->type != kAllocationPinned) return simgpu::kInvalidValue;
+    if (!machine.config.pools || properties->location.type != kLocationDevice) return kNotSupported;
+    if ((properties->handle_types & ~kHandlePosixFd) != 0) return kNotSupported;
+    Device* const device = machine.device(properties->location.id);
+    if (device == nullptr) return kInvalidDevice;
+    Pool* made = nullptr;
+    SIM_TRY(machine.pools.create(*device, properties->handle_types, properties->maximum_bytes, &made));
+    *pool = made;
+    return simgpu::kSuccess;
+  });
+}
+
+Result cuMemPoolDestroy(PoolHandle handle) {
+  return with_pool("cuMemPoolDestroy", handle, [&](Machine& machine, Pool& pool) {
+    if (pool.device->current_pool == &pool) pool.device->current_pool = nullptr;
+    return machine.pools.destroy(pool);
+  });
+}
+
+Result cuMemPoolTrimTo(PoolHandle handle, std::size_t keep_bytes) {
+  return with_pool("cuMemPoolTrimTo", handle, [&](Machine& machine, Pool& pool) {
+    machine.pools.trim(pool, keep_bytes);
+    return simgpu::kSuccess;
+  });
+}
+
+Result cuMemPoolSetAttribute(PoolHandle handle, int attribute, void* value) {
+  return with_pool("cuMemPoolSetAttribute", handle, [&](Machine&, Pool& pool) {
+    if (value == nullptr) return simgpu::kInvalidValue;
+    if (int* const flag = flag_of(pool, attribute); flag != nullptr) {
+      *flag = *static_cast<int*>(value);
+      return simgpu::kSuccess;
+    }
+    const std::uint64_t given = *static_cast<std::uint64_t*>(value);
+    if (attribute == kPoolReleaseThreshold) {
+      pool.release_threshold = given;
+    } else if (attribute == kPoolReservedHigh && given == 0) {
+      pool.reserved_high = pool.reserved;  // high-water marks can only be reset
+    } else if (attribute == kPoolUsedHigh && given == 0) {
+      pool.used_high = pool.used;
+    } else {
+      return simgpu::kInvalidValue;
+    }
+    return simgpu::kSuccess;
+  });
+}
+
+Result cuMemPoolGetAttribute(PoolHandle handle, int attribute, void* value) {
+  return with_pool("cuMemPoolGetAttribute", handle, [&](Machine&, Pool& pool) {
+    const int* const flag = flag_of(pool, attribute);
+    const std::uint64_t* const wide = number_of(pool, attribute);
+    if (value == nullptr || (flag == nullptr && wide == nullptr)) return simgpu::kInvalidValue;
+    if (flag != nullptr) {
+      *static_cast<int*>(value) = *flag;
+    } else {
+      *static_cast<std::uint64_t*>(value) = *wide;
+    }
+    return simgpu::kSuccess;
+  });
+}
+
+Result cuMemPoolSetAccess(PoolHandle handle, const AccessDescription* rights, std::size_t count) {
+  return with_pool("cuMemPoolSetAccess", handle, [&](Machine& machine, Pool& pool) {
+    if (rights == nullptr || count == 0) return simgpu::kInvalidValue;
+    for (std::size_t i = 0; i < count; ++i) {
+      const Device* const device = machine.device(rights[i].location.id);
+      if (rights[i].location.type != kLocationDevice || device == nullptr) return kInvalidDevice;
+      if (device == pool.device && rights[i].flags != kAccessReadWrite) return simgpu::kInvalidValue;
+      if (device != pool.device && !machine.config.peer) return kInvalidDevice;
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint32_t bit = 1U << rights[i].location.id;
+      pool.readers = (rights[i].flags & 1) != 0 ? pool.readers | bit : pool.readers & ~bit;
+      pool.writers = (rights[i].flags & 2) != 0 ? pool.writers | bit : pool.writers & ~bit;
+    }
+    return simgpu::kSuccess;
+  });
+}
+
+Result cuMemPoolGetAccess(int* flags, PoolHandle handle, Location* where) {
+  return with_pool("cuMemPoolGetAccess", handle, [&](Machine& machine, Pool& pool) {
+    if (flags == nullptr || where == nullptr || where->type != kLocationDevice) return simgpu::kInvalidValue;
+    if (machine.device(where->id) == nullptr) return kInvalidDevice;
+    const std::uint32_t bit = 1U << where->id;
+    *flags = ((pool.readers & bit) != 0 ? 1 : 0) | ((pool.writers & bit) != 0 ? 2 : 0);
+    return simgpu::kSuccess;
+  });
+}
+
+}  // extern "C"
+
+}  // namespace tensormem::cuda

@@ -1,0 +1,76 @@
+// Owns: the door of every CUDA function: the call is noted, the plan consulted, and the state checked (switched on, not
+// forked, initialised, not inside a host function, a current context that is alive and not broken) before it does
+// anything. Also the stack of current contexts of each thread.
+// Must not know: what the functions do.
+#pragma once
+
+#include <initializer_list>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "core/call_book.hpp"
+#include "core/machine.hpp"
+#include "cuda/functions.hpp"
+
+namespace simgpu::cuda {
+
+// A context is its device: only primary contexts are simulated.
+std::vector<Device*>& context_stack();
+Device* current_device(Machine& machine);
+// Alive contexts only; kInvalidContext for what never was one, kContextIsDestroyed for one whose last user let go.
+Result find_context(Machine& machine, void* handle, Device** device);
+// 0 and 1 are the legacy stream of the current context, 2 is the thread's own.
+Result find_stream(Machine& machine, Device& current, void* handle, Stream** stream);
+
+bool is_initialized();
+void set_initialized();
+
+template <typename Body>
+Result guarded(bool needs_init, Body body) {
+  if (is_in_callback()) return kNotPermitted;
+  if (is_forked_child()) return kNotInitialized;
+  const std::shared_ptr<Machine> machine = current_machine();
+  if (machine == nullptr) return machine_number() == 0 ? kNoDevice : kDeinitialized;
+  if (needs_init && !is_initialized()) return kNotInitialized;
+  return body(*machine);
+}
+
+template <typename Body>
+Result serve_any(const char* function, std::initializer_list<std::uint64_t> arguments, bool needs_init, Body body) {
+  std::uint64_t ticket = 0;
+  Result result = call_book().begin(function, arguments, &ticket);
+  try {
+    if (result == kSuccess) result = guarded(needs_init, body);
+  } catch (const std::bad_alloc&) {
+    result = kOutOfMemory;
+  }
+  call_book().end(ticket, result);
+  return result;
+}
+
+// A function that needs no context.
+template <typename Body>
+Result serve(const char* function, std::initializer_list<std::uint64_t> arguments, Body body) {
+  return serve_any(function, arguments, true, body);
+}
+
+// A function that works in the current context; the body gets its device.
+template <typename Body>
+Result serve_in_context(const char* function, std::initializer_list<std::uint64_t> arguments, Body body) {
+  return serve(function, arguments, [&](Machine& machine) {
+    Device* device = nullptr;
+    {
+      const std::lock_guard lock(machine.mutex);
+      device = current_device(machine);
+      if (device == nullptr) return kInvalidContext;
+      if (device->retained == 0) return kContextIsDestroyed;
+      if (device->broken != kSuccess) return device->broken;
+    }
+    return body(machine, *device);
+  });
+}
+
+inline std::uint64_t number(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
+
+}  // namespace simgpu::cuda

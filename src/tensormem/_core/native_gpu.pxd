@@ -1,0 +1,28 @@
+# Owns: the declarations of what only the GPU drivers have.
+from libc.stdint cimport int32_t, uint32_t, uint64_t
+from libcpp cimport bool as cbool
+from libcpp.string cimport string
+
+from tensormem._core.native cimport Driver
+
+
+cdef extern from "driver/gpu/open.hpp" namespace "tensormem" nogil:
+    cdef cppclass GpuApi "tensormem::gpu::GpuApi":
+        const char* error_name(int32_t code)
+        const char* error_text(int32_t code)
+        int32_t version()
+        cbool is_simulated()
+    cdef cppclass GpuHeld:
+        uint64_t streams
+        uint64_t events
+        uint64_t reservations
+        uint64_t physicals
+    cdef cppclass GpuPlatform:
+        GpuApi& api()
+        int32_t device_count()
+        cbool is_lost()
+        GpuHeld held()
+        void close()
+    GpuPlatform* open_gpu_platform(const string& vendor, const string& path, string* why)
+    Driver* gpu_driver(GpuPlatform& platform, int32_t device)
+    cbool share_streams(const Driver& one, const Driver& other)

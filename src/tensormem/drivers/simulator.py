@@ -1,0 +1,18 @@
+"""Owns: where the simulated GPU's libraries lie: in a folder of the package where no loader looks for drivers.
+
+Must not know: how they are switched on, or who uses them.
+"""
+
+from importlib import resources
+
+from tensormem import errors
+
+_LIBRARIES = {"cuda": "libcuda.so.1", "rocm": "libamdhip64.so"}
+
+
+def library_path(vendor: str) -> str:
+    """The path of the library that simulates `vendor`'s driver."""
+    library = resources.files("tensormem").joinpath("_simgpu", _LIBRARIES[vendor])
+    if not library.is_file():
+        raise errors.DriverUnavailable(vendor, "this installation of tensormem has no simulated GPU")
+    return str(library)
