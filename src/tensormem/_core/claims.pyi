@@ -1,6 +1,10 @@
+from collections.abc import Callable
+
 from tensormem._core.budgets import Budget
 
 class ClaimableBudget(Budget):
+    @property
+    def on_pressure(self) -> Callable[[int], object] | None: ...
     def claim(self, nbytes: int | str) -> None: ...
     def give_back(self, nbytes: int | str) -> None: ...
     @property
