@@ -211,14 +211,12 @@ Result Machine::synchronize(Stream& stream) {
 }
 
 Result Machine::synchronize(Event& event) {
-  HostPoint point;
   Clock clock;
   {
     const std::lock_guard lock(mutex);
-    point = event.point;
     clock = event.clock;
   }
-  point.wait();
+  Streams::wait_for(event.handle);
   const std::lock_guard lock(mutex);
   streams.host_saw(clock);
   pools.on_synchronize(*event.device);

@@ -178,7 +178,6 @@ Result Streams::record(Event& event, Stream& stream) {
   event.recorded = true;
   event.clock = stream.clock;
   event.clock.raise(stream.now());
-  event.point = end_of(stream);
   return kSuccess;
 }
 
@@ -187,6 +186,13 @@ Result Streams::wait(Stream& stream, const Event& event) {
   stream.clock.merge(event.clock);
   return event_table().make_stream_wait(stream.id, event.handle).ok() ? kSuccess : kUnknown;
 }
+
+bool Streams::has_passed(const Event& event) const {
+  bool passed = false;
+  return !event_table().query(event.handle, &passed).ok() || passed;
+}
+
+void Streams::wait_for(tensormem::EventHandle event) { (void)event_table().synchronize(event).ok(); }
 
 Result Streams::elapsed(const Event& start, const Event& end, float* milliseconds) {
   constexpr unsigned kDisableTiming = 2;

@@ -1,6 +1,7 @@
 // Owns: streams and events of the simulated machine: the host driver's worker threads and markers, the legacy stream's
 // rule (it and blocking streams wait for one another), and what each point is known to come after.
-// Must not know: memory. Guarded by the machine's lock; only `HostPoint::wait` waits, and is called without it.
+// Must not know: memory. Guarded by the machine's lock; only `HostPoint::wait` and
+// `wait_for` wait, and are called without it.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +50,6 @@ struct Event {
   bool alive = true;
   bool recorded = false;
   Clock clock;
-  HostPoint point;
 };
 
 class Streams {
@@ -77,6 +77,9 @@ class Streams {
   Result find_event(void* handle, Event** event);
   Result record(Event& event, Stream& stream);
   Result wait(Stream& stream, const Event& event);
+  bool has_passed(const Event& event) const;
+  // Waits; called without the machine's lock.
+  static void wait_for(tensormem::EventHandle event);
   Result elapsed(const Event& start, const Event& end, float* milliseconds);
 
   std::uint64_t own_count() const;

@@ -187,7 +187,7 @@ Result cuEventRecordWithFlags(EventPointer event, StreamHandle stream, unsigned 
 
 Result cuEventQuery(EventPointer handle) {
   return with_event("cuEventQuery", handle, [&](Machine& machine, Event& event) {
-    if (!event.point.has_passed()) return simgpu::kNotReady;
+    if (!machine.streams.has_passed(event)) return simgpu::kNotReady;
     machine.streams.host_saw(event.clock);
     return simgpu::kSuccess;
   });

@@ -342,7 +342,7 @@ int hipEventRecord(void* event_handle, void* handle) {
 
 int hipEventQuery(void* handle) {
   return with_event("hipEventQuery", handle, [&](Machine& machine, Event& event) {
-    if (!event.point.has_passed()) return kNotReady;
+    if (!machine.streams.has_passed(event)) return kNotReady;
     machine.streams.host_saw(event.clock);
     return kSuccess;
   });

@@ -21,13 +21,11 @@ STACKS: dict[str, Make] = {
     "plain": lambda device: mr.GpuMemoryResource(device),
     "stream-ordered": lambda device: mr.GpuAsyncMemoryResource(device),
     "managed": lambda device: mr.ManagedMemoryResource(device),
-    "pinned": lambda device: mr.PinnedMemoryResource(device),
     "pool over plain": lambda device: mr.PoolMemoryResource(mr.GpuMemoryResource(device)),
     "pool over stream-ordered": lambda device: mr.PoolMemoryResource(mr.GpuAsyncMemoryResource(device)),
     "pool that keeps nothing": lambda device: mr.PoolMemoryResource(
         mr.GpuAsyncMemoryResource(device), release_threshold=0
     ),
-    "limited": lambda device: mr.LimitingResourceAdaptor(mr.GpuMemoryResource(device), "32MiB"),
 }
 
 

@@ -92,7 +92,8 @@ Status CudaApi::granularity(std::int32_t device, Granularity* granularity) {
     TM_TRY(
         answer(f_.cuMemGetAllocationGranularity(&found[option], &properties, option), "cuMemGetAllocationGranularity"));
   }
-  *granularity = {found[0], found[1]};
+  granularity->minimum = found[0];
+  granularity->recommended = found[1];
   return {};
 }
 

@@ -144,7 +144,9 @@ Status GpuDriver::prefetch(std::uint64_t address, std::uint64_t nbytes, std::int
 
 Status GpuDriver::granularity(std::int32_t device, Granularity* granularity) {
   TM_TRY(check_device(device));
-  return api_.granularity(device, granularity);
+  TM_TRY(api_.granularity(device, granularity));
+  granularity->whole_handles = true;  // both vendors map a handle as a whole
+  return {};
 }
 
 Status GpuDriver::reserve(std::uint64_t size, std::uint64_t alignment, std::uint64_t* address) try {

@@ -98,7 +98,8 @@ Status HipApi::granularity(std::int32_t device, Granularity* granularity) {
     TM_TRY(answer(f_.hipMemGetAllocationGranularity(&found[option], &properties, option),
                   "hipMemGetAllocationGranularity"));
   }
-  *granularity = {found[0], found[1]};
+  granularity->minimum = found[0];
+  granularity->recommended = found[1];
   return {};
 }
 
