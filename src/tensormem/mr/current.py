@@ -96,6 +96,13 @@ def forget_driver(name: str) -> None:
 def _place(device: int | None, driver: Driver | None) -> _Place:
     if device is None:
         device = 0 if driver is None else driver.device
+def cells() -> tuple[ContextVar[dict[_Place, DeviceMemoryResource] | None], dict[_Place, DeviceMemoryResource]]:
+    """What holds the current resource: of this thread or task, and of the process. For the compiled core, which looks
+    there without calling Python; nobody else changes them."""
+    return _in_use, _resources
+
+
+def _place(device: int, driver: Driver | None) -> _Place:
     if device < 0:
         raise errors.InvalidArgument(f"a device has a number from 0, not {device!r}")
     return ("host" if driver is None else driver.name, device)
