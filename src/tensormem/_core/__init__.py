@@ -122,6 +122,8 @@ tensor_over = _tensors.over
 
 from_dlpack = _dlpack.from_dlpack
 install_dlpack = _dlpack.install
+capsule_around = _dlpack.capsule_around
+counting_deleter = _dlpack.counting_deleter
 time_exchange = _dlpack.time_exchange
 
 copy_by_driver = _transfers.copy_by_driver

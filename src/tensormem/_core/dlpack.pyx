@@ -6,7 +6,7 @@ Must not know: which library produced it. What a device stands for is told by `t
 """
 cimport cython
 from cpython.exc cimport PyErr_SetObject
-from cpython.ref cimport Py_INCREF, Py_TYPE, PyObject, PyTypeObject
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_TYPE, PyObject, PyTypeObject
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memcpy
 
@@ -253,6 +253,55 @@ def time_exchange(x, rounds):
             raise BufferError("the exchange API failed")
         managed.deleter(managed)
     return (time.perf_counter_ns() - start) / rounds
+
+
+# ---- For the conformance suite: the other side, in C, because it is called in the middle of exceptions ----
+
+cdef void _count_versioned(ManagedTensorVersioned* managed) noexcept nogil:
+    (<int64_t*>managed.manager_ctx)[0] += 1
+
+
+cdef void _count_legacy(ManagedTensor* managed) noexcept nogil:
+    (<int64_t*>managed.manager_ctx)[0] += 1
+
+
+cdef extern from "Python.h":
+    # Of a capsule that is being destroyed, which must not become an object again.
+    int _dying_is_valid "PyCapsule_IsValid"(PyObject* capsule, const char* name)
+    void* _dying_pointer "PyCapsule_GetPointer"(PyObject* capsule, const char* name)
+    void* _dying_context "PyCapsule_GetContext"(PyObject* capsule)
+    int PyCapsule_SetContext(object capsule, void* context) except -1
+    int PyCapsule_SetDestructor(object capsule, PyCapsule_Destructor destructor) except -1
+
+
+cdef void _drop_probe(PyObject* capsule) noexcept:
+    # Nobody took the tensor out: it goes back all the same.
+    cdef ManagedTensorVersioned* versioned
+    cdef ManagedTensor* legacy
+    if _dying_is_valid(capsule, "dltensor_versioned"):
+        versioned = <ManagedTensorVersioned*>_dying_pointer(capsule, "dltensor_versioned")
+        if versioned.deleter is not NULL:
+            versioned.deleter(versioned)
+    elif _dying_is_valid(capsule, "dltensor"):
+        legacy = <ManagedTensor*>_dying_pointer(capsule, "dltensor")
+        if legacy.deleter is not NULL:
+            legacy.deleter(legacy)
+    Py_DECREF(<object>_dying_context(capsule))
+
+
+def counting_deleter(bint versioned):
+    """The address of a deleter that adds one to the 64-bit number that `manager_ctx` points to."""
+    return <uint64_t>_count_versioned if versioned else <uint64_t>_count_legacy
+
+
+def capsule_around(address, bint versioned, keeper):
+    """A capsule around the struct at an address, which `keeper` keeps."""
+    cdef uint64_t place = address
+    capsule = PyCapsule_New(<void*>place, "dltensor_versioned" if versioned else "dltensor", NULL)
+    PyCapsule_SetContext(capsule, <void*>keeper)
+    Py_INCREF(keeper)
+    PyCapsule_SetDestructor(capsule, _drop_probe)
+    return capsule
 
 
 # ---- The C exchange API, of ours ----
