@@ -15,7 +15,21 @@ import sys
 
 TYPE_CHECKING = False  # typing itself is slow to import; type checkers take this name for true
 if TYPE_CHECKING:
-    from tensormem import copy, drivers, dtypes, errors, interop, memories, mr, pools, spaces, streams, tensor, units, vmm
+    from tensormem import (
+        copy,
+        drivers,
+        dtypes,
+        errors,
+        interop,
+        memories,
+        mr,
+        pools,
+        spaces,
+        streams,
+        tensor,
+        units,
+        vmm,
+    )
     from tensormem.dtypes import DType, dtype
     from tensormem.errors import TensormemError
     from tensormem.memories import Storage, TensorMemory
@@ -32,7 +46,6 @@ if TYPE_CHECKING:
         preferred_compute_devices,
     )
     from tensormem.streams import Event, Stream
-    from tensormem.vmm import GrowableBuffer, VirtualMemoryManager
     from tensormem.tensor import (
         Tensor,
         TransferReport,
@@ -46,6 +59,7 @@ if TYPE_CHECKING:
         wrap,
         zeros,
     )
+    from tensormem.vmm import GrowableBuffer, VirtualMemoryManager
 
 __version__ = "0.1.0"
 

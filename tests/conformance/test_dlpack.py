@@ -4,8 +4,6 @@ from typing import Any
 
 import tensormem as tm
 from tensormem.testing.dlpack import (
-    CONSUMER_RULES,
-    PRODUCER_RULES,
     Consumer,
     ConsumerConformance,
     MadeProducer,
@@ -15,7 +13,9 @@ from tensormem.testing.dlpack import (
     run_rule,
     table,
 )
+from tensormem.testing.dlpack_consumer import CONSUMER_RULES
 from tensormem.testing.dlpack_libraries import subjects
+from tensormem.testing.dlpack_producer import PRODUCER_RULES
 
 OURS, TAKEN = subjects("tensormem")
 assert OURS is not None and TAKEN is not None

@@ -24,8 +24,11 @@ from tensormem._core import virtual_memory as _virtual_memory
 from tensormem._core import virtual_memory_pool as _virtual_memory_pool
 from tensormem._core import tensors as _tensors
 from tensormem._core import transfers as _transfers
+from tensormem._core import virtual_memory as _virtual_memory
+from tensormem._core import virtual_memory_pool as _virtual_memory_pool
 
 Driver = _drivers.Driver
+driver_from_capsule = _drivers.from_capsule
 host_driver = _drivers.host
 host_facts = _drivers.host_facts
 

@@ -109,8 +109,10 @@ def from_dlpack(x, /, *, device=None, copy=None):
 cdef object _ask(object x):
     try:
         return x.__dlpack__(max_version=_VERSION)
-    except TypeError:
-        # From before version 1, which takes no such argument. If that was not the reason, it raises again.
+    except TypeError as refused:
+        # From before version 1, which takes no such argument. An error of the library's own is another matter.
+        if type(refused) is not TypeError:
+            raise
         return _method(x)()
     except AttributeError:
         _method(x)
@@ -123,7 +125,9 @@ cdef object _ask_for(object x, object device, object copy):
         raise TypeError(f"copy is True, False or None, not {type(copy).__name__}")
     try:
         return _method(x)(max_version=_VERSION, dl_device=wanted, copy=copy)
-    except TypeError:
+    except TypeError as refused:
+        if type(refused) is not TypeError:
+            raise
         # From before version 1: it hands out what it has, where it is.
         if copy or (wanted is not None and wanted != tuple(x.__dlpack_device__())):
             raise BufferError(f"{type(x).__name__} speaks DLPack from before version 1: it can neither copy nor move; "

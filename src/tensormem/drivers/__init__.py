@@ -6,3 +6,7 @@ A driver is the only code that touches an operating system or device API. Must n
 from tensormem.drivers.registry import ProbeResult, get, gpu, host, probe
 
 __all__ = ["ProbeResult", "get", "gpu", "host", "probe"]
+from tensormem.drivers.plugins import driver_from_capsule, register_driver, unregister_driver
+from tensormem.drivers.registry import ProbeResult, get, host, probe
+
+__all__ = ["ProbeResult", "driver_from_capsule", "get", "host", "probe", "register_driver", "unregister_driver"]

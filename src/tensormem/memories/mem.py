@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["allocate", "place_of", "resource_of", "vendor_of"]
 
-_VENDORS = {"cuda": "cuda", "hip": "rocm"}
-_DRIVERS = {"cuda": "cuda", "rocm": "hip"}
+_VENDORS = {"cuda": "cuda", "rocm": "rocm", "hip": "rocm"}
 
 
 def allocate(
@@ -71,9 +70,9 @@ def _pinned_pool() -> DeviceMemoryResource:
 
 def _gpu_driver(space: LogicalMemorySpace) -> Driver:
     reasons = []
-    for vendor in _DRIVERS.values():
+    for vendor in ("cuda", "rocm"):
         try:
-            return drivers.get(vendor)
+            return drivers.get(f"{vendor}:{space.device_id}")
         except errors.DriverUnavailable as missing:
             reasons.append(f"{missing.driver}: {missing.reason}")
     raise errors.DriverUnavailable("gpu", "; ".join(reasons))

@@ -17,8 +17,8 @@ _DRIVER_NAMES = {
     DeviceType.CUDA: "cuda",
     DeviceType.CUDA_HOST: "cuda",
     DeviceType.CUDA_MANAGED: "cuda",
-    DeviceType.ROCM: "hip",
-    DeviceType.ROCM_HOST: "hip",
+    DeviceType.ROCM: "rocm",
+    DeviceType.ROCM_HOST: "rocm",
 }
 
 
@@ -31,10 +31,10 @@ def describe_place(space: LogicalMemorySpace) -> dict[str, Any]:
     driver = drivers.host()
     vendor = None
     if space is not main:
-        for name, whose in (("cuda", "cuda"), ("hip", "rocm")):
-            found = _driver(name)
+        for name in ("cuda", "rocm"):
+            found = _driver(name, space.device_id)
             if found is not None:
-                driver, vendor = found, whose
+                driver, vendor = found, name
                 break
     if vendor is None and space.kind is SpaceKind.GPU:
         raise errors.MemoryUnavailable(str(space), "no driver of a GPU works here")
@@ -56,7 +56,7 @@ def foreign_place(device_type: int, device_id: int) -> tuple[LogicalMemorySpace,
     """
     space = LogicalMemorySpace.from_dlpack(device_type, device_id)
     name = _DRIVER_NAMES.get(DeviceType(device_type))
-    return space, drivers.host() if name is None else _driver(name), space.kind is not SpaceKind.GPU
+    return space, drivers.host() if name is None else _driver(name, device_id), space.kind is not SpaceKind.GPU
 
 
 def gpu_of_pointer(source: Any) -> dict[str, Any]:
@@ -65,8 +65,8 @@ def gpu_of_pointer(source: Any) -> dict[str, Any]:
     return describe_place(gpu(device if isinstance(device, int) else 0))
 
 
-def _driver(name: str) -> Driver | None:
+def _driver(name: str, device_id: int) -> Driver | None:
     try:
-        return drivers.get(name)
+        return drivers.get(f"{name}:{device_id}")
     except errors.DriverUnavailable:
         return None

@@ -23,8 +23,6 @@ from tensormem.testing.dlpack_rules import Consumer, Finding, NotApplicable, Pro
 from tensormem.testing.dlpack_structs import MadeProducer
 
 __all__ = [
-    "CONSUMER_RULES",
-    "PRODUCER_RULES",
     "Consumer",
     "ConsumerConformance",
     "Finding",
