@@ -1,16 +1,20 @@
 #include "tensor/host_copy.hpp"
 
+#include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
+#include <memory>
 #include <thread>
 
 namespace tensormem {
 
 namespace {
 
-// A second thread costs some 20 us to start and end, which a copy of this size has twice to spare.
-constexpr std::uint64_t kTwoThreads = 1ULL << 20;
+// A second thread costs some 20 us to start, which copies of these sizes have to spare.
+constexpr std::uint64_t kTwoThreadsDense = 4ULL << 20;
+constexpr std::uint64_t kTwoThreadsStrided = 2ULL << 20;
+constexpr std::uint64_t kPartBytes = 256ULL << 10;
 // Rows of a tile: enough to use every byte of the cache lines it reads, few enough to stay in the first-level cache.
 constexpr std::int64_t kTile = 32;
 
@@ -29,13 +33,34 @@ Dim dim_of(const CopyPlan& plan, std::int32_t index) {
   return {plan.length[i], plan.to_stride[i], plan.from_stride[i]};
 }
 
+// Elements with gaps into a place without: four are read before any is written, which the processor does side by side.
+template <std::uint64_t width>
+void gather(char* __restrict to, const char* __restrict from, std::int64_t count, std::int64_t step) {
+  if (step == 2 * static_cast<std::int64_t>(width)) {
+    // Every other element: with the step known, the compiler shuffles whole vectors.
+    for (std::int64_t i = 0; i < count; ++i) std::memcpy(to + i * width, from + i * 2 * width, width);
+    return;
+  }
+  std::int64_t i = 0;
+  for (; i + 4 <= count; i += 4) {
+    char four[4 * width];
+    for (std::int64_t j = 0; j < 4; ++j) std::memcpy(four + j * width, from + j * step, width);
+    std::memcpy(to, four, 4 * width);
+    to += 4 * width;
+    from += 4 * step;
+  }
+  for (; i < count; ++i) {
+    std::memcpy(to, from, width);
+    to += width;
+    from += step;
+  }
+}
+
 // `width` is 0 when it is only known at run time.
 template <std::uint64_t width>
 void copy_row(Bytes to, const char* from, Dim row, std::uint64_t run) {
-  if (width != 0 && row.to == static_cast<std::int64_t>(width)) {
-    // The compiler turns a destination without gaps into wide stores.
-    for (std::int64_t i = 0; i < row.length; ++i) std::memcpy(to + i * width, from + i * row.from, width);
-    return;
+  if constexpr (width != 0) {
+    if (row.to == static_cast<std::int64_t>(width)) return gather<width>(to, from, row.length, row.from);
   }
   for (std::int64_t i = 0; i < row.length; ++i) {
     std::memcpy(to + i * row.to, from + i * row.from, width != 0 ? width : run);
@@ -84,6 +109,15 @@ PlaneCopy for_width(std::uint64_t run, bool crossed) {
   }
 }
 
+std::size_t longest_dim(const CopyPlan& plan) {
+  std::size_t longest = 0;
+  for (std::size_t i = 1; i < static_cast<std::size_t>(plan.ndim); ++i) {
+    // The outermost one keeps long runs whole, unless it is much too short.
+    if (plan.length[i] > 8 * plan.length[longest]) longest = i;
+  }
+  return longest;
+}
+
 // The dimension along which the source's neighbours lie.
 std::int32_t nearest_in_source(const CopyPlan& plan) {
   std::int32_t best = plan.ndim - 1;
@@ -121,26 +155,63 @@ void run_alone(const CopyPlan& plan) {
   walk(plan, 0, second, at(plan.to), at(plan.from), for_width(plan.run, crossed), rows, row);
 }
 
-// The second half of the work; `first` becomes the first.
-CopyPlan split(CopyPlan& first) {
-  CopyPlan second = first;
-  if (first.ndim == 0) {
-    // A cache line belongs to one of the two.
-    first.run = (first.run / 2) & ~63ULL;
-    second.run -= first.run;
-    second.to += first.run;
-    second.from += first.run;
-    return second;
+// One of `count` even parts of the work, along its longest dimension.
+CopyPlan part_of(const CopyPlan& plan, std::uint64_t index, std::uint64_t count) {
+  CopyPlan part = plan;
+  if (plan.ndim == 0) {
+    // A cache line belongs to one part.
+    const std::uint64_t step = (plan.run / count + 63) & ~63ULL;
+    const std::uint64_t first = std::min(plan.run, index * step);
+    part.run = std::min(plan.run - first, step);
+    part.to += first;
+    part.from += first;
+    return part;
   }
-  std::size_t longest = 0;
-  for (std::size_t i = 1; i < static_cast<std::size_t>(first.ndim); ++i) {
-    if (first.length[i] > 2 * first.length[longest]) longest = i;
+  const std::size_t dim = longest_dim(plan);
+  const auto length = static_cast<std::uint64_t>(plan.length[dim]);
+  const std::uint64_t first = length * index / count;
+  const std::uint64_t end = length * (index + 1) / count;
+  part.length[dim] = static_cast<std::int64_t>(end - first);
+  part.to += first * static_cast<std::uint64_t>(plan.to_stride[dim]);
+  part.from += first * static_cast<std::uint64_t>(plan.from_stride[dim]);
+  return part;
+}
+
+// Work that two threads take parts of. Whoever began it never waits for a thread that has not taken a part yet: on a
+// busy machine the second one may come when all is done, and then finds nothing left.
+struct SharedWork {
+  explicit SharedWork(const CopyPlan& whole, std::uint64_t parts) : plan(whole), count(parts) {}
+
+  void take_parts() {
+    for (std::uint64_t index = next.fetch_add(1); index < count; index = next.fetch_add(1)) {
+      run_alone(part_of(plan, index, count));
+      if (done.fetch_add(1, std::memory_order_release) + 1 == count) done.notify_all();
+    }
   }
-  first.length[longest] /= 2;
-  second.length[longest] -= first.length[longest];
-  second.to += static_cast<std::uint64_t>(first.length[longest] * first.to_stride[longest]);
-  second.from += static_cast<std::uint64_t>(first.length[longest] * first.from_stride[longest]);
-  return second;
+  void wait() {
+    for (std::uint64_t seen = done.load(std::memory_order_acquire); seen != count;
+         seen = done.load(std::memory_order_acquire)) {
+      done.wait(seen);
+    }
+  }
+
+  const CopyPlan plan;
+  const std::uint64_t count;
+  std::atomic<std::uint64_t> next{0};
+  std::atomic<std::uint64_t> done{0};
+};
+
+std::uint64_t part_count(const CopyPlan& plan) {
+  const std::uint64_t wanted = plan.nbytes() / kPartBytes;
+  if (plan.ndim == 0) return wanted;
+  return std::min(wanted, static_cast<std::uint64_t>(plan.length[longest_dim(plan)]));
+}
+
+void run_on_two_threads(const CopyPlan& plan, std::uint64_t parts) {
+  auto work = std::make_shared<SharedWork>(plan, parts);
+  std::thread([work] { work->take_parts(); }).detach();
+  work->take_parts();
+  work->wait();
 }
 
 }  // namespace
@@ -148,13 +219,11 @@ CopyPlan split(CopyPlan& first) {
 void run_on_host(const CopyPlan& plan) noexcept {
   if (plan.run == 0) return;
   static const bool several = std::thread::hardware_concurrency() > 1;
-  if (!several || plan.nbytes() < kTwoThreads) return run_alone(plan);
-  CopyPlan first = plan;
-  const CopyPlan second = split(first);
+  const std::uint64_t least = plan.ndim == 0 ? kTwoThreadsDense : kTwoThreadsStrided;
+  const std::uint64_t parts = several && plan.nbytes() >= least ? part_count(plan) : 1;
+  if (parts < 2) return run_alone(plan);
   try {
-    std::thread other(run_alone, std::cref(second));
-    run_alone(first);
-    other.join();
+    run_on_two_threads(plan, parts);
   } catch (...) {
     // No second thread is to be had: nothing has been copied yet.
     run_alone(plan);

@@ -17,10 +17,13 @@ from tensormem._core import (
     Event,
     Stream,
     Tensor,
+    TransferReport,
     check_same_layout,
     copy_by_driver,
+    copy_into,
     copy_on_host,
     empty,
+    install_transfers,
     reinterpret,
     tensors_overlap,
 )
@@ -32,46 +35,6 @@ __all__ = ["TransferReport", "clone", "copy_into", "to"]
 _HOST = -1  # what a driver of GPUs calls memory of the host
 _STAGED_FROM = 64 << 10  # below this a driver's own way with pageable memory is as fast
 _CHUNK = 4 << 20
-
-
-class TransferReport:
-    """How a copy went: its size, its route, why that route, and how long it took once it is done.
-
-    >>> import tensormem as tm
-    >>> report = tm.zeros(1000).to("pinned").transfer_report
-    >>> report.nbytes, report.route, report.done
-    (4000, 'cpu', True)
-    """
-
-    __slots__ = ("_end", "_seconds", "_start", "destination", "nbytes", "route", "source", "why")
-
-    def __init__(self, nbytes: int, route: str, why: str, source: object, destination: object) -> None:
-        self.nbytes, self.route, self.why = nbytes, route, why
-        self.source, self.destination = source, destination
-        self._seconds: float | None = None
-        self._start: Event | None = None
-        self._end: Event | None = None
-
-    @property
-    def done(self) -> bool:
-        """Whether the copy is over."""
-        return self._end is None or self._end.done
-
-    @property
-    def seconds(self) -> float | None:
-        """How long it took; None while it is under way."""
-        if self._seconds is None and self._start is not None and self._end is not None and self._end.done:
-            self._seconds = self._end.seconds_since(self._start)
-        return self._seconds
-
-    @property
-    def bytes_per_second(self) -> float | None:
-        """Its speed; None while it is under way, or when it was too short to tell."""
-        return self.nbytes / self.seconds if self.seconds else None
-
-    def __repr__(self) -> str:
-        took = "under way" if self.seconds is None else f"{self.seconds * 1e6:.1f} us"
-        return f"<TransferReport {self.source} -> {self.destination}, {self.nbytes} bytes by {self.route}, {took}>"
 
 
 def to(
@@ -106,13 +69,8 @@ def clone(tensor: Tensor, *, stream: Stream | None = None) -> Tensor:
     return made
 
 
-def copy_into(to: Tensor, source: Tensor, *, stream: Stream | None = None) -> TransferReport:
-    """Copy the values of `source` into `to`, in the same space; see `Tensor.copy_`.
-
-    >>> import tensormem as tm
-    >>> copy_into(tm.zeros(3), tm.full(3, 2.0)).nbytes
-    12
-    """
+def _copy_into(to: Tensor, source: Tensor, stream: Stream | None) -> TransferReport:
+    """What `copy_into` does when more has to be thought of than two layouts in main memory."""
     if not isinstance(source, Tensor):
         raise errors.InvalidArgument(f"the source of a copy is a tensor, not {type(source).__name__}; see tm.wrap")
     check_same_layout(to, source)
@@ -140,7 +98,7 @@ def _transfer(to: Tensor, source: Tensor, stream: Stream | None) -> TransferRepo
     report = TransferReport(to.nbytes, route, why, source.space, to.space)
     to.storage.transfer = report
     if to.nbytes == 0:
-        report._seconds = 0.0
+        report.took(0.0)
         return report
     work = stream if stream is not None and stream.driver is driver else Stream.default(driver)
     inline = driver.name == "host" and work.is_default
@@ -150,17 +108,17 @@ def _transfer(to: Tensor, source: Tensor, stream: Stream | None) -> TransferRepo
     for tensor, access in uses:
         _prepare(tensor, work, access)
     start = time.perf_counter()
-    if not inline:
-        report._start = work.record()
+    begun = None if inline else work.record()
     _run(to, source, driver, work, route)
-    if inline:
-        report._seconds = time.perf_counter() - start
+    if begun is None:
+        report.took(time.perf_counter() - start)
         return report
     for tensor, access in uses:
         _finish(tensor, work, access)
-    report._end = work.record()
-    to.storage.mark_pending(report._end)
-    _keep(report._end, work, to.storage, source.storage)
+    end = work.record()
+    report.runs_between(begun, end)
+    to.storage.mark_pending(end)
+    _keep(end, work, to.storage, source.storage)
     return report
 
 
@@ -185,7 +143,7 @@ def _wait_for(tensor: Tensor, work: Stream, inline: bool) -> None:
     report = tensor.storage.transfer
     if tensor.ready:
         return
-    end = report._end if isinstance(report, TransferReport) else None
+    end = report.end if isinstance(report, TransferReport) else None
     if inline or end is None or end.driver is not work.driver:
         tensor.wait()
     else:
@@ -295,3 +253,6 @@ def _keep(end: Event, work: Stream, *kept: object) -> None:
     # The host's own streams can say when. What a GPU's driver calls must not call the driver: that is looked at later.
     if work.driver.name == "host":
         work.launch(_in_flight.pop, number, None)
+
+
+install_transfers(_copy_into)

@@ -129,7 +129,10 @@ capsule_around = _dlpack.capsule_around
 counting_deleter = _dlpack.counting_deleter
 time_exchange = _dlpack.time_exchange
 
+TransferReport = _transfers.TransferReport
 copy_by_driver = _transfers.copy_by_driver
+copy_into = _transfers.copy_into
 copy_on_host = _transfers.copy_on_host
 check_same_layout = _transfers.same_layout
+install_transfers = _transfers.install
 tensors_overlap = _transfers.overlap

@@ -1,19 +1,20 @@
 # cython: language_level=3, freethreading_compatible=True
-"""Owns: copying the elements of one tensor into another of the same shape: by the CPU, or by a driver in boxes.
-
-Routes are chosen above, by `tensormem.copy`. Must not know: spaces. The caller keeps both tensors alive until the
+"""Owns: copying the elements of one tensor into another of the same shape: by the CPU, or by a driver in boxes; and what
+is told of a copy. The common case, two tensors of main memory, is done here at once; other routes are chosen above, by `tensormem.copy`. Must not know: spaces. The caller keeps both tensors alive until the
 stream has passed.
 """
+cimport cython
 from libc.stdint cimport int32_t, int64_t, uint64_t
-from libcpp cimport bool as cbool
 from libcpp.utility cimport move
 
 from tensormem._core.drivers cimport Driver
 from tensormem._core.failures cimport check
 from tensormem._core.native cimport Driver as NativeDriver
-from tensormem._core.native cimport Status, StreamId
+from tensormem._core.native cimport Access, Status, StreamId
 from tensormem._core.native_tensor cimport CopyBox, CopyPlan, StridedPlace, as_box, plan_copy, run_on_host
-from tensormem._core.streams cimport stream_id
+from tensormem._core.resources cimport DeviceBlock
+from tensormem._core.storages cimport Storage
+from tensormem._core.streams cimport Event, stream_id
 from tensormem._core.tensors cimport Tensor
 
 from tensormem import errors
@@ -35,6 +36,171 @@ cdef extern from *:
     void tm_run_and_drop(void* plan) noexcept nogil
 
 
+@cython.final
+@cython.freelist(32)
+cdef class TransferReport:
+    """How a copy went: its size, its route, why that route, and how long it took once it is done.
+
+    >>> import tensormem as tm
+    >>> report = tm.zeros(1000).to("pinned").transfer_report
+    >>> report.nbytes, report.route, report.done
+    (4000, 'cpu', True)
+    """
+
+    cdef readonly uint64_t nbytes
+    cdef readonly object route
+    cdef readonly object why
+    cdef readonly object source
+    cdef readonly object destination
+    cdef double _seconds
+    cdef Event _start
+    cdef Event _end
+
+    def __init__(self, nbytes, route, why, source, destination, seconds=None):
+        self.nbytes = nbytes
+        self.route = route
+        self.why = why
+        self.source = source
+        self.destination = destination
+        self._seconds = -1.0 if seconds is None else seconds
+
+    def took(self, seconds):
+        """Say how long the copy took."""
+        self._seconds = seconds
+
+    def runs_between(self, Event start not None, Event end not None):
+        """Say that the copy is what a stream does between two events."""
+        self._start = start
+        self._end = end
+
+    @property
+    def end(self):
+        """The event that marks its end on a stream; None for a copy that was over at once."""
+        return self._end
+
+    @property
+    def done(self):
+        """Whether the copy is over."""
+        return self._end is None or self._end.done
+
+    @property
+    def seconds(self):
+        """How long it took; None while it is under way."""
+        if self._seconds < 0 and self._start is not None and self._end.done:
+            self._seconds = self._end.seconds_since(self._start)
+        return None if self._seconds < 0 else self._seconds
+
+    @property
+    def bytes_per_second(self):
+        """Its speed; None while it is under way, or when it was too short to tell."""
+        seconds = self.seconds
+        return self.nbytes / seconds if seconds else None
+
+    def __repr__(self):
+        took = "under way" if self.seconds is None else f"{self.seconds * 1e6:.1f} us"
+        return f"<TransferReport {self.source} -> {self.destination}, {self.nbytes} bytes by {self.route}, {took}>"
+
+
+cdef object _slow = None
+cdef str _CPU = "cpu"
+cdef str _CPU_WHY = "the CPU reaches both sides"
+
+
+def install(slow):
+    """Called once by `tensormem.copy`: what copies whenever more has to be thought of than two layouts."""
+    global _slow
+    _slow = slow
+
+
+def copy_into(to, source, *, stream=None):
+    """Copy the values of `source` into `to`, in the same space; see `Tensor.copy_`.
+
+    >>> import tensormem as tm
+    >>> tm.copy.copy_into(tm.zeros(3), tm.full(3, 2.0)).nbytes
+    12
+    """
+    if stream is None and type(source) is Tensor and type(to) is Tensor:
+        report = _quick(to, source)
+        if report is not None:
+            return report
+    return _slow(to, source, stream)
+
+
+cdef TransferReport _quick(Tensor to, Tensor source):
+    # Main memory on both sides, nothing under way, nothing shared: the common case. None where it is another.
+    cdef TransferReport report
+    cdef CopyPlan plan
+    cdef Storage left = to.storage
+    cdef Storage right = source.storage
+    cdef int64_t start
+    if (left.space is not right.space or not left.host or not right.host or to._readonly or left._closed
+            or right._closed or left.pending is not None or right.pending is not None or left is right
+            or not _same(to, source)):
+        return None
+    if left.address < right.address + right.capacity and right.address < left.address + left.capacity:
+        return None
+    _prepare_inline(right, Access.read)
+    _prepare_inline(left, Access.write)
+    start = now_ns()
+    _plan(to, source, &plan)
+    _run_inline(plan)
+    report = TransferReport.__new__(TransferReport)
+    report._seconds = (now_ns() - start) * 1e-9
+    report.nbytes = plan.nbytes() if plan.run else 0
+    report.route = _CPU
+    report.why = _CPU_WHY
+    report.source = right.space
+    report.destination = left.space
+    left.transfer = report
+    return report
+
+
+cdef int _prepare_inline(Storage storage, Access access) except -1:
+    # Work on other streams may still use the block; the default stream waits for it here.
+    cdef DeviceBlock block
+    if type(storage._owner) is DeviceBlock:
+        block = <DeviceBlock>storage._owner
+        if block._mr.driver.native is host_native() and block._mr.target.supports_block_use_tracking():
+            check(block._mr.target.prepare_block_use(block.raw, 0, access))
+    return 0
+
+
+cdef int _run_inline(const CopyPlan& plan) except -1:
+    if plan.run == 0:
+        return 0
+    if plan.nbytes() <= _QUICK:
+        run_on_host(plan)
+    else:
+        with nogil:
+            run_on_host(plan)
+    return 0
+
+
+cdef bint _same(Tensor to, Tensor source):
+    cdef int32_t i
+    if to.rank != source.rank or to.element is not source.element:
+        return False
+    for i in range(to.rank):
+        if to.dims[i] != source.dims[i]:
+            return False
+    return True
+
+
+cdef extern from *:
+    """
+    #include <chrono>
+    #include "driver/host/host_driver.hpp"
+    static inline long long now_ns() {
+      return std::chrono::duration_cast<std::chrono::nanoseconds>(
+                 std::chrono::steady_clock::now().time_since_epoch())
+          .count();
+    }
+    static inline tensormem::Driver* host_native() { return &tensormem::host_driver(); }
+    """
+    int64_t now_ns() nogil
+    NativeDriver* host_native() nogil
+
+
 def copy_on_host(Tensor to not None, Tensor source not None, Driver driver not None, stream=None):
     """Copy with the CPU, in the order of `stream` of `driver`; how many bytes."""
     cdef CopyPlan plan
@@ -53,11 +219,8 @@ def copy_on_host(Tensor to not None, Tensor source not None, Driver driver not N
         if not status.ok():
             del queued
         check(move(status))
-    elif nbytes <= _QUICK:
-        run_on_host(plan)
     else:
-        with nogil:
-            run_on_host(plan)
+        _run_inline(plan)
     return nbytes
 
 
@@ -135,16 +298,12 @@ cdef int _plan(Tensor to, Tensor source, CopyPlan* plan) except -1:
 
 def same_layout(Tensor to not None, Tensor source not None):
     """Refuse tensors of different shapes or element types."""
-    cdef int32_t i
-    cdef bint same = to.rank == source.rank
-    if same:
-        for i in range(to.rank):
-            same = same and to.dims[i] == source.dims[i]
-    if not same:
+    if _same(to, source):
+        return
+    if to.shape != source.shape:
         raise errors.InvalidArgument(f"shapes differ: {to.shape} and {source.shape}")
-    if to.element is not source.element:
-        raise errors.InvalidArgument(f"element types differ: {to.element.dtype} and {source.element.dtype}; nothing is "
-                                     "converted")
+    raise errors.InvalidArgument(f"element types differ: {to.element.dtype} and {source.element.dtype}; nothing is "
+                                 "converted")
 
 
 def overlap(Tensor a not None, Tensor b not None):

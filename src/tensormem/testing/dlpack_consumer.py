@@ -34,13 +34,22 @@ def _taken(subject: Consumer, made: MadeProducer, expected: Any = None) -> None:
 
 def _refused(subject: Consumer, made: MadeProducer) -> None:
     """The consumer refuses it, with an exception, and gives it back once."""
+    result, refused = _attempt(subject, made)
+    expect(refused, "it was taken")
+    _given_back(made)
+
+
+def _attempt(subject: Consumer, made: MadeProducer) -> tuple[Any, bool]:
+    """What the consumer made of it, and whether it refused. The exception is gone, and with it whatever it held."""
     try:
-        subject.take(made)
+        return subject.take(made), False
     except Exception:
-        gc.collect()
-        expect(made.deleted == 1, f"it refused, and the deleter was called {made.deleted} times")
-        return
-    expect(False, "it was taken")
+        return None, True
+
+
+def _given_back(made: MadeProducer) -> None:
+    gc.collect()
+    expect(made.deleted == 1, f"it refused, and the deleter was called {made.deleted} times")
 
 
 def _rule_refusing(sentence: str, *, dangerous: bool = True, **spoiled: Any) -> Rule:
@@ -90,11 +99,12 @@ def lives_without_a_deleter(subject: Consumer) -> None:
 
 def consumes_once(subject: Consumer) -> None:
     made = _good()
-    capsule = made.capsule()
+    capsules: list[Any] = []
 
     class Twice:
-        def __dlpack__(self, **options: object) -> object:
-            return capsule
+        def __dlpack__(self, **options: Any) -> Any:
+            capsules.append(capsules[0] if capsules else made.__dlpack__(**options))
+            return capsules[-1]
 
         def __dlpack_device__(self) -> tuple[int, int]:
             return 1, 0
@@ -103,12 +113,15 @@ def consumes_once(subject: Consumer) -> None:
     try:
         subject.take(Twice())
     except Exception:
-        expect(subject.read(first) == _NESTED, "the first one was harmed")
-        del first
-        gc.collect()
-        expect(made.deleted == 1, f"the deleter was called {made.deleted} times")
-        return
-    expect(False, "one capsule was consumed twice")
+        refused = True
+    else:
+        refused = False
+    expect(refused, "one capsule was consumed twice")
+    expect(subject.read(first) == _NESTED, "the first one was harmed")
+    del first
+    capsules.clear()
+    gc.collect()
+    expect(made.deleted == 1, f"the deleter was called {made.deleted} times")
 
 
 def reads_an_offset(subject: Consumer) -> None:
@@ -126,12 +139,9 @@ def reads_null_strides(subject: Consumer) -> None:
 
 def takes_or_refuses_negative_strides(subject: Consumer) -> None:
     made = MadeProducer([6], _VALUES, strides=[-1], byte_offset=20)
-    try:
-        result = subject.take(made)
-    except Exception:
-        gc.collect()
-        expect(made.deleted == 1, f"it refused, and the deleter was called {made.deleted} times")
-        return
+    result, refused = _attempt(subject, made)
+    if refused:
+        return _given_back(made)
     expect(subject.read(result) == _VALUES[::-1], f"it read {subject.read(result)}")
 
 
@@ -148,12 +158,9 @@ def respects_read_only(subject: Consumer) -> None:
     if subject.writable is None:
         raise NotApplicable("nobody can tell whether its tensors may be written")
     made = _good(flags=1)
-    try:
-        result = subject.take(made)
-    except Exception:
-        gc.collect()
-        expect(made.deleted == 1, f"it refused, and the deleter was called {made.deleted} times")
-        return
+    result, refused = _attempt(subject, made)
+    if refused:
+        return _given_back(made)
     _needs_versions(made)
     expect(not subject.writable(result), "it takes read-only memory for writable")
 
@@ -192,14 +199,10 @@ def refuses_what_is_no_capsule(subject: Consumer) -> None:
 
 def gives_back_what_it_does_not_know(subject: Consumer) -> None:
     made = _good(major=2)
-    try:
-        subject.take(made)
-    except Exception:
-        gc.collect()
-        expect(made.deleted == 1, f"it refused, and the deleter was called {made.deleted} times")
-        return
+    result, refused = _attempt(subject, made)
     _needs_versions(made)
-    expect(False, "it was taken")
+    expect(refused, "it was taken")
+    _given_back(made)
 
 
 def _check(sentence: str, check: Callable[[Consumer], None], *, dangerous: bool = False) -> Rule:
