@@ -62,7 +62,7 @@ QUESTION = Question(
     name="dlpack",
     title="DLPack: one tensor seen by another library",
     asks="A float32 tensor of 4 by 4 becomes an object of another library and is dropped again. Ours checks every "
-    "field of a foreign struct first. `empty` includes giving the memory back. The C exchange makes and deletes a struct.",
+    "field of a foreign struct first. `empty` gives the memory back as well. The C exchange makes and deletes one.",
     case_label="",
     metrics=[NANOSECONDS],
     measure=measure,
