@@ -16,6 +16,7 @@ from tensormem._core import (
     Driver,
     Event,
     Stream,
+    StreamLike,
     Tensor,
     TransferReport,
     check_same_layout,
@@ -25,6 +26,7 @@ from tensormem._core import (
     empty,
     install_transfers,
     reinterpret,
+    stream_on,
     tensors_overlap,
 )
 from tensormem.memories.mem import resource_of
@@ -38,7 +40,7 @@ _CHUNK = 4 << 20
 
 
 def to(
-    tensor: Tensor, space: LogicalMemorySpace | str, *, stream: Stream | None = None, copy: bool | None = None
+    tensor: Tensor, space: LogicalMemorySpace | str, *, stream: StreamLike | None = None, copy: bool | None = None
 ) -> Tensor:
     """The values of `tensor` in `space`; see `Tensor.to`.
 
@@ -57,7 +59,7 @@ def to(
     return made
 
 
-def clone(tensor: Tensor, *, stream: Stream | None = None) -> Tensor:
+def clone(tensor: Tensor, *, stream: StreamLike | None = None) -> Tensor:
     """A copy of `tensor` in the same space, row-major without gaps.
 
     >>> import tensormem as tm
@@ -69,7 +71,7 @@ def clone(tensor: Tensor, *, stream: Stream | None = None) -> Tensor:
     return made
 
 
-def _copy_into(to: Tensor, source: Tensor, stream: Stream | None) -> TransferReport:
+def _copy_into(to: Tensor, source: Tensor, stream: StreamLike | None) -> TransferReport:
     """What `copy_into` does when more has to be thought of than two layouts in main memory."""
     if not isinstance(source, Tensor):
         raise errors.InvalidArgument(f"the source of a copy is a tensor, not {type(source).__name__}; see tm.wrap")
@@ -93,14 +95,14 @@ def _resource_beside(tensor: Tensor) -> DeviceMemoryResource:
     return owner.mr if isinstance(owner, DeviceBlock) else resource_of(tensor.space)
 
 
-def _transfer(to: Tensor, source: Tensor, stream: Stream | None) -> TransferReport:
+def _transfer(to: Tensor, source: Tensor, stream: StreamLike | None) -> TransferReport:
     driver, route, why = _route(to, source, stream)
     report = TransferReport(to.nbytes, route, why, source.space, to.space)
     to.storage.transfer = report
     if to.nbytes == 0:
         report.took(0.0)
         return report
-    work = stream if stream is not None and stream.driver is driver else Stream.default(driver)
+    work = stream_on(driver, stream)
     inline = driver.name == "host" and work.is_default
     _wait_for(source, work, inline)
     _wait_for(to, work, inline)
@@ -122,11 +124,11 @@ def _transfer(to: Tensor, source: Tensor, stream: Stream | None) -> TransferRepo
     return report
 
 
-def _route(to: Tensor, source: Tensor, stream: Stream | None) -> tuple[Driver, str, str]:
+def _route(to: Tensor, source: Tensor, stream: StreamLike | None) -> tuple[Driver, str, str]:
     host = drivers.host()
     far = [tensor.storage for tensor in (to, source) if not tensor.storage.host_accessible]
     if not far:
-        if stream is not None and stream.driver is not host:
+        if isinstance(stream, Stream) and stream.driver is not host:
             return stream.driver, "driver", "the stream is the GPU's, and both sides are memory it reaches"
         return host, "cpu", "the CPU reaches both sides"
     driver = far[0].driver

@@ -462,3 +462,17 @@ def test_values_come_back_as_they_were_set(dtype: str) -> None:
 def test_numpy_sees_types_of_ml_dtypes() -> None:
     array = tm.full((2, 3), 1.5, "bfloat16").T.numpy()
     assert array.dtype.name == "bfloat16" and array.astype("float32").tolist() == [[1.5, 1.5]] * 3
+
+
+def test_a_block_under_a_tensor_cannot_be_given_back_by_hand() -> None:
+    mr = tm.mr.HostMemoryResource()
+    tensor = tm.zeros(4, mr=mr)
+    block = tensor.storage.owner
+    with pytest.raises(errors.StillExported):
+        mr.deallocate(block)
+    assert tensor.tolist() == [0.0] * 4
+    tensor.close()
+    mr.deallocate(block)
+    assert mr.bytes_outstanding == 0
+    with pytest.raises(errors.UseAfterFree):
+        tensor.numpy()

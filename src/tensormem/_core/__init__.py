@@ -131,6 +131,7 @@ time_exchange = _dlpack.time_exchange
 
 TransferReport = _transfers.TransferReport
 copy_by_driver = _transfers.copy_by_driver
+stream_on = _transfers.stream_on
 copy_into = _transfers.copy_into
 copy_on_host = _transfers.copy_on_host
 check_same_layout = _transfers.same_layout

@@ -7,10 +7,6 @@ from tensormem._core.native cimport CopyShape, Pitched, Status
 
 cdef extern from "tensor/storage_id.hpp" namespace "tensormem" nogil:
     uint64_t next_storage_id()
-    cdef cppclass ExportCount:
-        void take()
-        void give_back()
-        int64_t held()
 
 
 cdef extern from "base/status.hpp" namespace "tensormem" nogil:

@@ -2,7 +2,8 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from tensormem._core.drivers cimport Driver
-from tensormem._core.native_tensor cimport ElementWidth, ExportCount
+from tensormem._core.native_tensor cimport ElementWidth
+from tensormem._core.resources cimport ExportCount
 from tensormem._core.streams cimport Event
 
 
@@ -38,6 +39,8 @@ cdef class Storage:
 
     cdef int check_open(self) except -1
     cdef int settle(self) except -1
+    cdef int lend(self) except -1
+    cdef void let_go(self)
 
 
 # The element type behind a name, a DType or another library's dtype.

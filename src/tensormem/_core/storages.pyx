@@ -96,6 +96,8 @@ cdef class Storage:
         self.capacity = size_of(nbytes)
         if self.capacity > 0 and (self.address == 0 or self.address + self.capacity < self.address):
             raise errors.InvalidArgument(f"{self.capacity} bytes at address {self.address:#x} are no memory")
+        if type(owner) is DeviceBlock:
+            _keep_block(<DeviceBlock>owner)
         self._owner = owner
         self._calls_release = type(owner) is not DeviceBlock and callable(getattr(owner, "release", None))
         self.space = space
@@ -109,7 +111,11 @@ cdef class Storage:
         self._id = next_storage_id() if id is None else size_of(id)
 
     def __dealloc__(self):
-        if self._calls_release and not self._closed:
+        if self._closed:
+            return
+        if type(self._owner) is DeviceBlock:
+            (<DeviceBlock>self._owner)._exports.remove()
+        elif self._calls_release:
             self._closed = True
             try:
                 self._owner.release()
@@ -160,7 +166,7 @@ cdef class Storage:
     @property
     def export_count(self):
         """How many outside hold the address: buffers, arrays, DLPack tensors."""
-        return self.exports.held()
+        return max(0, self.exports.count())
 
     @property
     def ready(self):
@@ -185,13 +191,15 @@ cdef class Storage:
         """Give the memory back. Closing twice is closing once; `BufferError` while somebody outside holds the address."""
         if self._closed:
             return
-        held = self.exports.held()
-        if held != 0:
-            raise BufferError(f"{self!r} cannot be closed: exported {held} times; drop the arrays and buffers over it")
         self.settle()
+        if not self.exports.close():
+            raise BufferError(f"{self!r} cannot be closed: exported {self.export_count} times; drop the arrays and "
+                              "buffers over it")
         self._closed = True
         owner, self._owner = self._owner, None
-        if self._calls_release:
+        if type(owner) is DeviceBlock:
+            (<DeviceBlock>owner)._exports.remove()
+        elif self._calls_release:
             owner.release()
 
     def __enter__(self):
@@ -206,6 +214,15 @@ cdef class Storage:
     def __repr__(self):
         state = "closed" if self._closed else f"{self.address:#x}"
         return f"<Storage {self._id}: {self.capacity} bytes of {self.memory} in {self.space}, {state}>"
+
+    cdef int lend(self) except -1:
+        # Somebody outside gets the address; `let_go` takes it back.
+        if not self.exports.add():
+            raise errors.UseAfterFree(self._id, self.address, what="the storage was closed")
+        return 0
+
+    cdef void let_go(self):
+        self.exports.remove()
 
     cdef int check_open(self) except -1:
         if self._closed:
@@ -222,12 +239,21 @@ cdef class Storage:
         return 0
 
 
+cdef int _keep_block(DeviceBlock block) except -1:
+    # As long as a storage needs it, nobody can give the block back by hand.
+    if not block._exports.add():
+        raise errors.UseAfterFree(block.raw.generation, block.raw.address, what="the block is being given back")
+    return 0
+
+
 cdef Storage new_storage(uint64_t address, uint64_t nbytes, object owner, object space, object memory, Driver driver,
                          int32_t device_type, int32_t device_id, bint host, bint readonly):
     cdef Storage made = Storage.__new__(Storage)
     made.address = address
     made.capacity = nbytes
     made._id = next_storage_id()
+    if type(owner) is DeviceBlock:
+        _keep_block(<DeviceBlock>owner)
     made._owner = owner
     made.space = space
     made.memory = memory

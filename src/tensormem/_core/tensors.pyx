@@ -475,6 +475,7 @@ cdef class Tensor:
         cdef Py_ssize_t* sizes = <Py_ssize_t*>PyMem_Malloc((2 * self.rank + 1) * sizeof(Py_ssize_t))
         if sizes is NULL:
             raise MemoryError
+        self.storage.lend()
         for i in range(self.rank):
             sizes[i] = self.dims[i]
             sizes[self.rank + i] = self.dims[self.rank + i] * item
@@ -489,12 +490,11 @@ cdef class Tensor:
         buffer.strides = sizes + self.rank if (flags & PyBUF_STRIDES) == PyBUF_STRIDES else NULL
         buffer.suboffsets = NULL
         buffer.internal = <void*>sizes
-        self.storage.exports.take()
 
     def __releasebuffer__(self, Py_buffer* buffer):
         PyMem_Free(buffer.internal)
         buffer.internal = NULL
-        self.storage.exports.give_back()
+        self.storage.let_go()
 
     @property
     def __array_interface__(self):
@@ -835,8 +835,11 @@ cdef bint is_ours_legacy(ManagedTensor* managed):
 
 
 cdef ManagedTensorVersioned* make_managed(Tensor tensor) except NULL:
-    cdef ManagedTensorVersioned* managed = _take_struct()
+    cdef ManagedTensorVersioned* managed
+    tensor.storage.lend()
+    managed = _take_struct()
     if managed is NULL:
+        tensor.storage.let_go()
         raise MemoryError
     managed.version.major = kMajor
     managed.version.minor = kMinor
@@ -846,7 +849,6 @@ cdef ManagedTensorVersioned* make_managed(Tensor tensor) except NULL:
         kSubbytePadded if tensor.element.width.bits % 8 and not tensor.element.width.packed else 0)
     describe(tensor, &managed.dl_tensor)
     Py_INCREF(tensor)
-    tensor.storage.exports.take()
     return managed
 
 
@@ -856,14 +858,15 @@ cdef object _legacy_capsule(Tensor tensor):
         raise BufferError("a DLPack tensor from before version 1 cannot say that it is read-only; ask with max_version=(1, 0)")
     if tensor.element.width.bits % 8 and not tensor.element.width.packed:
         raise BufferError("a DLPack tensor from before version 1 cannot say that its elements are padded to bytes")
+    tensor.storage.lend()
     managed = <ManagedTensor*>malloc(sizeof(ManagedTensor))
     if managed is NULL:
+        tensor.storage.let_go()
         raise MemoryError
     managed.manager_ctx = <void*>tensor
     managed.deleter = _delete_legacy
     describe(tensor, &managed.dl_tensor)
     Py_INCREF(tensor)
-    tensor.storage.exports.take()
     try:
         return PyCapsule_New(managed, "dltensor", _drop_legacy)
     except BaseException:
@@ -932,7 +935,7 @@ cdef extern from "Python.h":
 
 
 cdef void _drop_tensor(PyObject* tensor) noexcept:
-    (<Tensor>tensor).storage.exports.give_back()
+    (<Tensor>tensor).storage.let_go()
     Py_DECREF(<Tensor>tensor)
 
 

@@ -2,7 +2,7 @@ from collections.abc import Callable
 from typing import final
 
 from tensormem._core.drivers import Driver
-from tensormem._core.streams import Event, Stream
+from tensormem._core.streams import Event, Stream, StreamLike
 from tensormem._core.tensors import Tensor
 
 @final
@@ -31,14 +31,15 @@ class TransferReport:
     @property
     def bytes_per_second(self) -> float | None: ...
 
-def install(slow: Callable[[Tensor, Tensor, Stream | None], TransferReport]) -> None: ...
-def copy_into(to: Tensor, source: Tensor, *, stream: Stream | None = None) -> TransferReport: ...
-def copy_on_host(to: Tensor, source: Tensor, driver: Driver, stream: Stream | None = None) -> int: ...
+def install(slow: Callable[[Tensor, Tensor, StreamLike | None], TransferReport]) -> None: ...
+def copy_into(to: Tensor, source: Tensor, *, stream: StreamLike | None = None) -> TransferReport: ...
+def stream_on(driver: Driver, stream: StreamLike | None) -> Stream: ...
+def copy_on_host(to: Tensor, source: Tensor, driver: Driver, stream: StreamLike | None = None) -> int: ...
 def copy_by_driver(
     to: Tensor,
     source: Tensor,
     driver: Driver,
-    stream: Stream | None = None,
+    stream: StreamLike | None = None,
     *,
     to_device: int,
     source_device: int,

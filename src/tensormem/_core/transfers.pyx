@@ -14,7 +14,7 @@ from tensormem._core.native cimport Access, Status, StreamId
 from tensormem._core.native_tensor cimport CopyBox, CopyPlan, StridedPlace, as_box, plan_copy, run_on_host
 from tensormem._core.resources cimport DeviceBlock
 from tensormem._core.storages cimport Storage
-from tensormem._core.streams cimport Event, stream_id
+from tensormem._core.streams cimport Event, Stream, borrow_stream, stream_id
 from tensormem._core.tensors cimport Tensor
 
 from tensormem import errors
@@ -199,6 +199,13 @@ cdef extern from *:
     """
     int64_t now_ns() nogil
     NativeDriver* host_native() nogil
+
+
+def stream_on(Driver driver not None, stream):
+    """The stream of `driver` behind what a caller gave: ours, or anything with `__cuda_stream__`; None is the default."""
+    if type(stream) is Stream and (<Stream>stream).driver is driver:
+        return stream
+    return borrow_stream(driver, stream_id(stream, driver.native))
 
 
 def copy_on_host(Tensor to not None, Tensor source not None, Driver driver not None, stream=None):

@@ -19,7 +19,6 @@ from tensormem import errors
 from tensormem.interop.library import load
 from tensormem.mr import DeviceBlock, DeviceMemoryResource
 from tensormem.streams import StreamLike
-from tensormem.streams import Stream
 from tensormem.tensor import Tensor, from_dlpack
 
 if TYPE_CHECKING:
@@ -46,7 +45,6 @@ def allocate_buffer(
     if not mr.is_host_accessible:
         raise errors.InvalidArgument(f"Arrow works on the CPU, which cannot touch the memory of {mr!r}")
     return pyarrow.py_buffer(mr.allocate(nbytes, stream, alignment=64, tag=tag))
-    return pyarrow.py_buffer(BlockBytes(mr.allocate(nbytes, stream, alignment=64, tag=tag)))
 
 
 def from_arrow(column: Any) -> Tensor:

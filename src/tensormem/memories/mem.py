@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import SupportsIndex
 
-    from tensormem._core import Driver, Storage, Stream
+    from tensormem._core import Driver, Storage, StreamLike
 
 __all__ = ["allocate", "place_of", "resource_of", "vendor_of"]
 
@@ -34,7 +34,7 @@ def allocate(
     space: LogicalMemorySpace = main,
     *,
     mr: DeviceMemoryResource | None = None,
-    stream: Stream | None = None,
+    stream: StreamLike | None = None,
     alignment: SupportsIndex | None = None,
     tag: str | None = None,
 ) -> Storage:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from tensormem import errors
-from tensormem._core import DeviceMemoryResource, Storage, Stream, Tensor, copy_on_host, empty, storage_from
+from tensormem._core import DeviceMemoryResource, Storage, StreamLike, Tensor, copy_on_host, empty, storage_from
 from tensormem.copy import clone, copy_into, to
 from tensormem.drivers import host
 from tensormem.memories.choice import allocate_for
@@ -48,7 +48,7 @@ def allocate(
     space: LogicalMemorySpace | str | None,
     memory: TensorMemory | str | None,
     mr: DeviceMemoryResource | None,
-    stream: Stream | None,
+    stream: StreamLike | None,
     alignment: int | None,
     tag: str | None,
     use: str | None,
