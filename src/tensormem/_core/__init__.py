@@ -20,8 +20,6 @@ from tensormem._core import storages as _storages
 from tensormem._core import streams as _streams
 from tensormem._core import suballocators as _suballocators
 from tensormem._core import tenant_budgets as _tenant_budgets
-from tensormem._core import virtual_memory as _virtual_memory
-from tensormem._core import virtual_memory_pool as _virtual_memory_pool
 from tensormem._core import tensors as _tensors
 from tensormem._core import transfers as _transfers
 from tensormem._core import virtual_memory as _virtual_memory

@@ -260,7 +260,7 @@ def from_capsule(capsule):
     if not PyCapsule_IsValid(capsule, "tensormem_driver"):
         raise errors.InvalidArgument(f"a driver comes in a capsule called tensormem_driver, not as {capsule!r:.80}")
     cdef NativeDriver* native = <NativeDriver*>PyCapsule_GetPointer(capsule, "tensormem_driver")
-    return _by_address.setdefault(<uint64_t>native, _wrap(native))
+    return _by_address.setdefault(<uint64_t>native, wrap_driver(native, 0, False))
 
 
 def host():

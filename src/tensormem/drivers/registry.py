@@ -11,10 +11,7 @@ from typing import NamedTuple
 from tensormem import errors, spaces
 from tensormem._core import Driver, GpuPlatform, host_driver, open_gpu
 from tensormem.config import get_config
-from tensormem.drivers import explanations, simulator
-from tensormem import errors
-from tensormem._core import Driver, host_driver
-from tensormem.drivers import plugins
+from tensormem.drivers import explanations, plugins, simulator
 
 __all__ = ["ProbeResult", "get", "gpu", "host", "probe", "use_platform"]
 
@@ -57,6 +54,8 @@ def get(name: str) -> Driver:
     vendor, _, number = name.partition(":")
     vendor = _ALIASES.get(vendor, vendor)
     if vendor not in _VENDORS:
+        if (brought := plugins.find(name)) is not None:
+            return brought
         known = ", ".join(("host", *_VENDORS))
         raise errors.DriverUnavailable(name, f"there is no such driver; known are {known}")
     platform = _platform(vendor)
@@ -81,13 +80,6 @@ def gpu(device: int | str | spaces.LogicalMemorySpace = 0) -> Driver:
         except errors.DriverUnavailable as refusal:
             reasons.append(f"{vendor}: {refusal.reason}")
     raise errors.DriverUnavailable(str(space), "; ".join(reasons))
-    if (brought := plugins.find(name)) is not None:
-        return brought
-    for result in probe():
-        if result.name == name:
-            raise errors.DriverUnavailable(name, result.reason)
-    known = ", ".join(result.name for result in probe())
-    raise errors.DriverUnavailable(name, f"there is no such driver; known are {known}")
 
 
 def probe() -> list[ProbeResult]:

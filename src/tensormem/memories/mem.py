@@ -5,17 +5,16 @@ Must not know: tensors, and the other kinds of memory.
 
 from __future__ import annotations
 
-from functools import cache
-
 from tensormem import drivers, errors
 from tensormem._core import storage_from
 from tensormem.memories.kinds import TensorMemory
 from tensormem.mr import (
     DeviceMemoryResource,
+    ManagedMemoryResource,
     PinnedMemoryResource,
-    PoolMemoryResource,
     get_current_device_resource,
 )
+from tensormem.mr.current import get_pinned_resource
 from tensormem.spaces import LogicalMemorySpace, SpaceKind, gpu, main, managed, pinned
 
 TYPE_CHECKING = False
@@ -54,28 +53,23 @@ def resource_of(space: LogicalMemorySpace) -> DeviceMemoryResource:
     """
     if space is main:
         return get_current_device_resource()
-    if space is pinned:
-        return _pinned_pool()
     try:
-        return get_current_device_resource(_gpu_driver(space), space.device_id)
+        if space is pinned:
+            return get_pinned_resource(_pinning_driver())
+        if space is managed:
+            return ManagedMemoryResource(drivers.gpu(0))
+        driver = drivers.gpu(space)
+        return get_current_device_resource(driver, driver.device)
     except (errors.InvalidArgument, errors.DriverUnavailable) as refused:
         raise errors.MemoryUnavailable(str(space), str(refused)) from None
 
 
-@cache
-def _pinned_pool() -> DeviceMemoryResource:
-    # Locking pages costs milliseconds per megabyte: they are kept.
-    return PoolMemoryResource(PinnedMemoryResource())
-
-
-def _gpu_driver(space: LogicalMemorySpace) -> Driver:
-    reasons = []
-    for vendor in ("cuda", "rocm"):
-        try:
-            return drivers.get(f"{vendor}:{space.device_id}")
-        except errors.DriverUnavailable as missing:
-            reasons.append(f"{missing.driver}: {missing.reason}")
-    raise errors.DriverUnavailable("gpu", "; ".join(reasons))
+def _pinning_driver() -> Driver:
+    """Whoever copies from pinned memory has to know it: the first GPU's driver, or the host's where there is none."""
+    try:
+        return drivers.gpu(0)
+    except errors.DriverUnavailable:
+        return drivers.host()
 
 
 def vendor_of(driver: Driver) -> str | None:
