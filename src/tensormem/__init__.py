@@ -15,9 +15,24 @@ import sys
 
 TYPE_CHECKING = False  # typing itself is slow to import; type checkers take this name for true
 if TYPE_CHECKING:
-    from tensormem import drivers, dtypes, errors, interop, mr, pools, spaces, streams, units, vmm
+    from tensormem import (
+        copy,
+        drivers,
+        dtypes,
+        errors,
+        interop,
+        memories,
+        mr,
+        pools,
+        spaces,
+        streams,
+        tensor,
+        units,
+        vmm,
+    )
     from tensormem.dtypes import DType, dtype
     from tensormem.errors import TensormemError
+    from tensormem.memories import Storage, TensorMemory
     from tensormem.mr import tag, use_resource
     from tensormem.pools import SharedBudget, TenantPool, VirtualMemoryPool
     from tensormem.spaces import (
@@ -31,6 +46,19 @@ if TYPE_CHECKING:
         preferred_compute_devices,
     )
     from tensormem.streams import Event, Stream
+    from tensormem.tensor import (
+        Tensor,
+        TransferReport,
+        empty,
+        from_buffer,
+        from_dlpack,
+        from_file,
+        from_numpy,
+        from_pointer,
+        full,
+        wrap,
+        zeros,
+    )
     from tensormem.vmm import GrowableBuffer, VirtualMemoryManager
 
 __version__ = "0.1.0"
@@ -43,19 +71,32 @@ __all__ = [
     "LogicalMemorySpace",
     "OpKind",
     "SharedBudget",
+    "Storage",
     "Stream",
     "TenantPool",
+    "Tensor",
+    "TensorMemory",
     "TensormemError",
+    "TransferReport",
     "VirtualMemoryManager",
     "VirtualMemoryPool",
+    "copy",
     "drivers",
     "dtype",
     "dtypes",
+    "empty",
     "errors",
+    "from_buffer",
+    "from_dlpack",
+    "from_file",
+    "from_numpy",
+    "from_pointer",
+    "full",
     "gpu",
     "interop",
     "main",
     "managed",
+    "memories",
     "mr",
     "pinned",
     "pools",
@@ -63,9 +104,12 @@ __all__ = [
     "spaces",
     "streams",
     "tag",
+    "tensor",
     "units",
     "use_resource",
     "vmm",
+    "wrap",
+    "zeros",
 ]
 
 # Where each name that is not a module comes from.
@@ -77,6 +121,10 @@ _HOMES = {
     **dict.fromkeys(("gpu", "main", "managed", "pinned"), "spaces"),
     **dict.fromkeys(("GrowableBuffer", "VirtualMemoryManager"), "vmm"),
     **dict.fromkeys(("SharedBudget", "TenantPool", "VirtualMemoryPool"), "pools"),
+    "VirtualMemoryPool": "pools",
+    **dict.fromkeys(("Storage", "TensorMemory"), "memories"),
+    **dict.fromkeys(("Tensor", "TransferReport", "empty", "full", "zeros", "wrap"), "tensor"),
+    **dict.fromkeys(("from_buffer", "from_dlpack", "from_file", "from_numpy", "from_pointer"), "tensor"),
     "TensormemError": "errors",
 }
 

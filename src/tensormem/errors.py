@@ -14,6 +14,7 @@ In brackets: the builtin that each one also is, so that `except MemoryError` wor
     |   |-- InvalidSpace
     |   |-- InvalidDType (TypeError)
     |   |-- InvalidMemoryType
+    |   |-- InvalidDLPack (BufferError)     a DLPack tensor that cannot be believed
     |   `-- InvalidConfig
     |-- ResourceError                       memory could not be handed out, used or taken back
     |   |-- OutOfMemory (MemoryError)
@@ -239,6 +240,22 @@ class InvalidMemoryType(InvalidArgument):
     def __init__(self, text: object, *, what: str = "") -> None:
         self._keep(what, text)
         self.text = text
+
+
+class InvalidDLPack(InvalidArgument, BufferError):
+    """A DLPack tensor of another library breaks the rule `what`; `value` is the number that broke it.
+
+    >>> InvalidDLPack(-1, what="ndim is negative").value
+    -1
+    """
+
+    __match_args__ = ("value",)
+    _says = "this DLPack tensor cannot be taken: {what}: {value}"
+    _hint = "It was given back to its producer untouched; the mistake is there"
+
+    def __init__(self, value: int, *, what: str = "") -> None:
+        self._keep(what, value)
+        self.value = value
 
 
 class InvalidConfig(InvalidArgument):
@@ -716,6 +733,8 @@ def from_failure(class_name: str, what: str, driver_code: int, facts: tuple[int,
         return InternalError(f"native code gave {class_name} {len(facts)} facts where it takes {needed}: {what}")
     if kind is OutOfBounds and facts[2] >= 2**63:  # a write before the block: native code gives it as two's complement
         facts = (*facts[:2], facts[2] - 2**64)
+    if kind is InvalidDLPack and facts[0] >= 2**63:
+        facts = (facts[0] - 2**64, *facts[1:])
     build: Callable[..., TensormemError] = kind
     error = build(*facts[:needed], what=what)
     if driver_code:

@@ -5,6 +5,7 @@ here, so that the order of the layers can be checked.
 from tensormem._core import adaptors as _adaptors
 from tensormem._core import budgets as _budgets
 from tensormem._core import claims as _claims
+from tensormem._core import dlpack as _dlpack
 from tensormem._core import drivers as _drivers
 from tensormem._core import elastic as _elastic
 from tensormem._core import faults as _faults
@@ -15,13 +16,17 @@ from tensormem._core import leaves as _leaves
 from tensormem._core import observers as _observers
 from tensormem._core import resources as _resources
 from tensormem._core import shared_budget as _shared_budget
+from tensormem._core import storages as _storages
 from tensormem._core import streams as _streams
 from tensormem._core import suballocators as _suballocators
 from tensormem._core import tenant_budgets as _tenant_budgets
+from tensormem._core import tensors as _tensors
+from tensormem._core import transfers as _transfers
 from tensormem._core import virtual_memory as _virtual_memory
 from tensormem._core import virtual_memory_pool as _virtual_memory_pool
 
 Driver = _drivers.Driver
+driver_from_capsule = _drivers.from_capsule
 host_driver = _drivers.host
 host_facts = _drivers.host_facts
 
@@ -106,3 +111,27 @@ Participant = _shared_budget.Participant
 SharedBudget = _shared_budget.SharedBudget
 TenantBudget = _tenant_budgets.TenantBudget
 TenantBudgets = _tenant_budgets.TenantBudgets
+Storage = _storages.Storage
+
+Tensor = _tensors.Tensor
+empty = _tensors.empty
+install_tensors = _tensors.install
+reinterpret = _tensors.reshaped
+storage_from = _tensors.storage_from
+take_buffer = _tensors.take_buffer
+tensor_over = _tensors.over
+
+from_dlpack = _dlpack.from_dlpack
+install_dlpack = _dlpack.install
+capsule_around = _dlpack.capsule_around
+counting_deleter = _dlpack.counting_deleter
+time_exchange = _dlpack.time_exchange
+
+TransferReport = _transfers.TransferReport
+copy_by_driver = _transfers.copy_by_driver
+stream_on = _transfers.stream_on
+copy_into = _transfers.copy_into
+copy_on_host = _transfers.copy_on_host
+check_same_layout = _transfers.same_layout
+install_transfers = _transfers.install
+tensors_overlap = _transfers.overlap

@@ -4,6 +4,7 @@
 Addresses and handles are plain integers here and nothing is owned: `tensormem.vmm` and the resources are what people
 use. Must not know: spaces, resources, tensors.
 """
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid
 from libc.stdint cimport int32_t, uint32_t, uint64_t
 from libcpp cimport bool as cbool
 from libcpp.utility cimport move
@@ -248,6 +249,18 @@ cdef Driver wrap_driver(NativeDriver* native, int32_t device, bint simulated):
     driver.simulated = simulated
     driver.name = (<bytes>native.name()).decode()
     return driver
+
+
+cdef dict _by_address = {}
+
+
+def from_capsule(capsule):
+    """The driver that another library made: a capsule called "tensormem_driver" around a `tensormem::Driver`, which has
+    to live as long as the process. The same driver gives the same object."""
+    if not PyCapsule_IsValid(capsule, "tensormem_driver"):
+        raise errors.InvalidArgument(f"a driver comes in a capsule called tensormem_driver, not as {capsule!r:.80}")
+    cdef NativeDriver* native = <NativeDriver*>PyCapsule_GetPointer(capsule, "tensormem_driver")
+    return _by_address.setdefault(<uint64_t>native, wrap_driver(native, 0, False))
 
 
 def host():

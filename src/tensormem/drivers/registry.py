@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tensormem import errors, spaces
 from tensormem._core import Driver, GpuPlatform, host_driver, open_gpu
 from tensormem.config import get_config
-from tensormem.drivers import explanations, simulator
+from tensormem.drivers import explanations, plugins, simulator
 
 __all__ = ["ProbeResult", "get", "gpu", "host", "probe", "use_platform"]
 
@@ -54,6 +54,8 @@ def get(name: str) -> Driver:
     vendor, _, number = name.partition(":")
     vendor = _ALIASES.get(vendor, vendor)
     if vendor not in _VENDORS:
+        if (brought := plugins.find(name)) is not None:
+            return brought
         known = ", ".join(("host", *_VENDORS))
         raise errors.DriverUnavailable(name, f"there is no such driver; known are {known}")
     platform = _platform(vendor)

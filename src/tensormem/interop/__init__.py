@@ -1,4 +1,4 @@
-"""Owns: tensormem's resources and blocks as other libraries use them; one module per library.
+"""Owns: tensormem's resources, blocks and tensors as other libraries use them; one module per library.
 
 A module is loaded when it is first named, and its library when it is first used. Must not know: reports, tools.
 
@@ -19,11 +19,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from tensormem.interop import arrow as arrow
     from tensormem.interop import cupy as cupy
+    from tensormem.interop import jax as jax
     from tensormem.interop import numba as numba
     from tensormem.interop import numpy as numpy
+    from tensormem.interop import safetensors as safetensors
     from tensormem.interop import torch as torch
+    from tensormem.interop import tvm_ffi as tvm_ffi
 
-__all__ = ["arrow", "cupy", "numba", "numpy", "torch"]
+__all__ = ["arrow", "cupy", "jax", "numba", "numpy", "safetensors", "torch", "tvm_ffi"]
 
 
 def __getattr__(name: str) -> ModuleType:

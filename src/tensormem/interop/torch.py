@@ -1,8 +1,9 @@
-"""Owns: resources behind PyTorch's pluggable CUDA allocator, which calls C functions of a shared library by name.
+"""Owns: resources behind PyTorch's pluggable CUDA allocator, which calls C functions of a shared library by name; and
+tensors as torch's and back.
 
 The functions are exported by our native library and never touch Python. One resource per device; memory goes back to
 the resource it came from, whichever is registered by then. What a function had to refuse is told by `last_error`.
-Must not know: tensors.
+Must not know: what torch computes.
 
 >>> import ctypes
 >>> import tensormem as tm
@@ -34,14 +35,17 @@ from tensormem._core import (
 )
 from tensormem.interop.library import check_device_accessible, load
 from tensormem.mr import DeviceMemoryResource
+from tensormem.tensor import Tensor, from_dlpack
 
 __all__ = [
     "allocator_path_and_names",
     "blocks_outstanding",
     "failures",
+    "from_torch",
     "last_error",
     "make_allocator",
     "register",
+    "to_torch",
     "unregister",
 ]
 
@@ -102,3 +106,15 @@ def failures() -> int:
 def last_error() -> errors.TensormemError | None:
     """Why a function refused the last time; None if none ever did."""
     return device_hook_last_error()
+
+
+def from_torch(tensor: Any) -> Tensor:
+    """A tensor over the memory of a torch tensor, also of one that records gradients: writing here is not recorded."""
+    return from_dlpack(tensor.detach())
+
+
+def to_torch(tensor: Tensor) -> Any:
+    """A torch tensor over the same memory. torch has no read-only tensors: such a one is refused, not made writable."""
+    if tensor.readonly:
+        raise BufferError("torch would take this read-only tensor for a writable one; give it a copy, with .clone()")
+    return load("torch", "torch").from_dlpack(tensor)

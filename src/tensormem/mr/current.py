@@ -11,18 +11,27 @@ from contextvars import ContextVar
 
 from tensormem import errors
 from tensormem._core import Driver, host_driver
-from tensormem.mr.resources import DeviceMemoryResource, GpuMemoryResource, HostMemoryResource
+from tensormem.mr.resources import (
+    DeviceMemoryResource,
+    GpuMemoryResource,
+    HostMemoryResource,
+    PinnedMemoryResource,
+    PoolMemoryResource,
+)
 
 __all__ = [
+    "cells",
     "forget_driver",
     "get_current_device_resource",
     "get_per_device_resource",
+    "get_pinned_resource",
     "set_current_device_resource",
     "set_per_device_resource",
     "use_resource",
 ]
 
 _Place = tuple[str, int]
+_PINNED = -1  # stands for no device: the pinned memory of a driver
 
 _lock = threading.Lock()
 _resources: dict[_Place, DeviceMemoryResource] = {}
@@ -91,6 +100,22 @@ def forget_driver(name: str) -> None:
     with _lock:
         for place in [place for place in _resources if place[0] == name]:
             del _resources[place]
+
+
+def cells() -> tuple[ContextVar[dict[_Place, DeviceMemoryResource] | None], dict[_Place, DeviceMemoryResource]]:
+    """What holds the current resource: of this thread or task, and of the process. For the compiled core, which looks
+    there without calling Python; nobody else changes them."""
+    return _in_use, _resources
+
+
+def get_pinned_resource(driver: Driver) -> DeviceMemoryResource:
+    """A pool of pinned memory that a driver knows as its own. Locking pages is slow, so they are kept."""
+    place = driver.name, _PINNED
+    with _lock:
+        if place not in _resources:
+            leaf = PinnedMemoryResource() if driver.name == "host" else PinnedMemoryResource(f"{driver.name}:0")
+            _resources[place] = PoolMemoryResource(leaf)
+        return _resources[place]
 
 
 def _place(device: int | None, driver: Driver | None) -> _Place:

@@ -1,0 +1,52 @@
+# Owns: the C shape of a storage and of an element type, for the other modules of this package.
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+from tensormem._core.drivers cimport Driver
+from tensormem._core.native_tensor cimport ElementWidth
+from tensormem._core.resources cimport ExportCount
+from tensormem._core.streams cimport Event
+
+
+cdef class ElementType:
+    cdef readonly object dtype
+    cdef ElementWidth width
+    cdef uint8_t code
+    cdef uint8_t bits
+    cdef uint16_t lanes
+    cdef object typestr
+    cdef bytes format  # of the buffer protocol, or None
+
+
+cdef class Storage:
+    cdef uint64_t address
+    cdef uint64_t capacity
+    cdef uint64_t _id
+    cdef object _owner
+    cdef readonly object space
+    cdef readonly object memory
+    cdef public object reason
+    cdef public object transfer  # how the bytes came, if they were copied
+    cdef readonly Driver driver
+    cdef int32_t device_type
+    cdef int32_t device_id
+    cdef bint _readonly
+    cdef bint host
+    cdef bint _closed
+    cdef bint _calls_release
+    cdef ExportCount exports
+    cdef Event pending  # what writes the bytes at this moment
+    cdef object __weakref__
+
+    cdef int check_open(self) except -1
+    cdef int settle(self) except -1
+    cdef int lend(self) except -1
+    cdef void let_go(self)
+
+
+# The element type behind a name, a DType or another library's dtype.
+cdef ElementType element_of(object dtype)
+# The same for DLPack's three numbers; padded elements of less than a byte have a byte each.
+cdef ElementType element_from_code(uint8_t code, uint8_t bits, uint16_t lanes, bint padded)
+# A storage of memory that `owner` owns, made without looking at the arguments again.
+cdef Storage new_storage(uint64_t address, uint64_t nbytes, object owner, object space, object memory, Driver driver,
+                         int32_t device_type, int32_t device_id, bint host, bint readonly)

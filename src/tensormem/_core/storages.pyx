@@ -1,0 +1,266 @@
+# cython: language_level=3, freethreading_compatible=True
+"""Owns: `Storage`, the owned bytes behind tensors, with an identity and a count of who holds their address outside; and
+`ElementType`, what the compiled core remembers of an element type.
+
+A storage gives its memory back by letting go of its owner, whoever that is. Must not know: resources, kinds of memory.
+"""
+cimport cython
+from cpython.ref cimport PyObject
+from libc.stdint cimport int32_t, uint8_t, uint16_t, uint64_t
+
+from tensormem._core.drivers cimport Driver
+from tensormem._core.native_tensor cimport next_storage_id
+from tensormem._core.resources cimport DeviceBlock
+from tensormem._core.sizes cimport address_of, size_of
+from tensormem._core.streams cimport report_unraisable
+
+from tensormem import errors
+from tensormem.dtypes import DType, dtype as _find_dtype
+
+
+@cython.final
+cdef class ElementType:
+    """What the compiled core remembers of a `DType`."""
+
+    def __init__(self):
+        raise TypeError("element types are made by the compiled core; users have tensormem.dtype")
+
+
+cdef dict _elements = {}  # by everything that was ever given as a dtype
+cdef dict _by_code = {}
+cdef PyObject* _quick[18][129]  # of one lane, borrowed from `_by_code`, which forgets nothing
+
+
+cdef ElementType element_of(object dtype):
+    cdef ElementType known
+    try:
+        known = <ElementType>_elements.get(dtype)
+    except TypeError:  # not hashable, so no dtype either
+        known = None
+    if known is None:
+        found = _find_dtype(dtype)
+        known = element_from_code(found.code, found.bits, found.lanes, False)
+        if len(_elements) < 4096:
+            _elements[dtype] = known
+    return known
+
+
+cdef ElementType element_from_code(uint8_t code, uint8_t bits, uint16_t lanes, bint padded):
+    cdef bint common = lanes == 1 and not padded and code < 18 and bits < 129
+    if common and _quick[code][bits] is not NULL:
+        return <ElementType>_quick[code][bits]
+    cdef uint64_t key = (<uint64_t>padded << 32) | (<uint64_t>lanes << 16) | (<uint64_t>bits << 8) | code
+    cdef ElementType known = <ElementType>_by_code.get(key)
+    if known is None:
+        known = _describe(DType(code, bits, lanes), padded)
+        known = _by_code.setdefault(key, known)
+        if common:
+            _quick[code][bits] = <PyObject*>known
+    return known
+
+
+cdef ElementType _describe(object dtype, bint padded):
+    cdef ElementType made = ElementType.__new__(ElementType)
+    made.dtype = dtype
+    made.code = dtype.code
+    made.bits = dtype.bits
+    made.lanes = dtype.lanes
+    made.width.bits = dtype.itemsize_bits
+    made.width.packed = dtype.is_subbyte and not padded
+    made.typestr = dtype.typestr
+    made.format = None if dtype.buffer_format is None else dtype.buffer_format.encode()
+    return made
+
+
+@cython.freelist(64)
+@cython.no_gc_clear
+cdef class Storage:
+    """Owned bytes of one kind of memory in one space, with an identity. Tensors that are views of one another share one.
+
+    `owner` is whatever keeps the memory: it is let go exactly once, when the storage is closed or dropped, and if it has
+    a `release()` that is called first. A kind of memory of your own makes storages with this constructor.
+
+    >>> import tensormem as tm
+    >>> tensor = tm.zeros((2, 3))
+    >>> storage = tensor.storage
+    >>> storage.nbytes, str(storage.memory), storage.space, storage is tensor[0].storage
+    (24, 'mem', tm.main, True)
+    """
+
+    def __init__(self, address, nbytes, *, owner, space, memory, device, Driver driver=None, bint host_accessible=True,
+                 bint readonly=False, id=None, reason=""):
+        if self._id != 0:
+            raise errors.InvalidArgument("this storage exists already; make a new one")
+        device_type, device_id = device
+        self.address = address_of(address)
+        self.capacity = size_of(nbytes)
+        if self.capacity > 0 and (self.address == 0 or self.address + self.capacity < self.address):
+            raise errors.InvalidArgument(f"{self.capacity} bytes at address {self.address:#x} are no memory")
+        if type(owner) is DeviceBlock:
+            _keep_block(<DeviceBlock>owner)
+        self._owner = owner
+        self._calls_release = type(owner) is not DeviceBlock and callable(getattr(owner, "release", None))
+        self.space = space
+        self.memory = memory
+        self.reason = reason
+        self.driver = driver
+        self.device_type = device_type
+        self.device_id = device_id
+        self.host = host_accessible
+        self._readonly = readonly
+        self._id = next_storage_id() if id is None else size_of(id)
+
+    def __dealloc__(self):
+        if self._closed:
+            return
+        if type(self._owner) is DeviceBlock:
+            (<DeviceBlock>self._owner)._exports.remove()
+        elif self._calls_release:
+            self._closed = True
+            try:
+                self._owner.release()
+            except BaseException as error:
+                report_unraisable(error, self._owner)
+
+    @property
+    def id(self):
+        """A number that no other memory of this process ever has; what is the same memory has the same one."""
+        return self._id
+
+    @property
+    def ptr(self):
+        """The address of the first byte."""
+        self.check_open()
+        return self.address
+
+    @property
+    def nbytes(self):
+        """How many bytes there are."""
+        return self.capacity
+
+    @property
+    def owner(self):
+        """What keeps the memory: a block, another library's object; None when closed."""
+        return self._owner
+
+    @property
+    def device(self):
+        """DLPack's (device_type, device_id)."""
+        return self.device_type, self.device_id
+
+    @property
+    def host_accessible(self):
+        """Whether the CPU can touch the bytes."""
+        return self.host
+
+    @property
+    def readonly(self):
+        """Whether nobody may write."""
+        return self._readonly
+
+    @property
+    def closed(self):
+        """Whether the memory was given back."""
+        return self._closed
+
+    @property
+    def export_count(self):
+        """How many outside hold the address: buffers, arrays, DLPack tensors."""
+        return max(0, self.exports.count())
+
+    @property
+    def ready(self):
+        """Whether no copy into it is under way."""
+        if self.pending is not None and self.pending.done:
+            self.pending = None
+        return self.pending is None
+
+    def wait(self):
+        """Wait until no copy into it is under way."""
+        self.settle()
+
+    def mark_pending(self, event):
+        """Say that the bytes are being written until `event`."""
+        self.pending = event
+
+    def aliases(self, Storage other not None):
+        """Whether it is the same memory."""
+        return self._id == other._id
+
+    def close(self):
+        """Give the memory back. Closing twice is closing once; `BufferError` while somebody outside holds the address."""
+        if self._closed:
+            return
+        self.settle()
+        if not self.exports.close():
+            raise BufferError(f"{self!r} cannot be closed: exported {self.export_count} times; drop the arrays and "
+                              "buffers over it")
+        self._closed = True
+        owner, self._owner = self._owner, None
+        if type(owner) is DeviceBlock:
+            (<DeviceBlock>owner)._exports.remove()
+        elif self._calls_release:
+            owner.release()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        self.close()
+
+    def __reduce__(self):
+        raise TypeError("a storage is memory of this process and cannot be pickled; pickle the tensor")
+
+    def __repr__(self):
+        state = "closed" if self._closed else f"{self.address:#x}"
+        return f"<Storage {self._id}: {self.capacity} bytes of {self.memory} in {self.space}, {state}>"
+
+    cdef int lend(self) except -1:
+        # Somebody outside gets the address; `let_go` takes it back.
+        if not self.exports.add():
+            raise errors.UseAfterFree(self._id, self.address, what="the storage was closed")
+        return 0
+
+    cdef void let_go(self):
+        self.exports.remove()
+
+    cdef int check_open(self) except -1:
+        if self._closed:
+            raise errors.UseAfterFree(self._id, self.address, what="the storage was closed")
+        return 0
+
+    cdef int settle(self) except -1:
+        # On a copy of the reference: another thread may settle it meanwhile.
+        cdef Event event = self.pending
+        if event is not None:
+            event.synchronize()
+            if self.pending is event:
+                self.pending = None
+        return 0
+
+
+cdef int _keep_block(DeviceBlock block) except -1:
+    # As long as a storage needs it, nobody can give the block back by hand.
+    if not block._exports.add():
+        raise errors.UseAfterFree(block.raw.generation, block.raw.address, what="the block is being given back")
+    return 0
+
+
+cdef Storage new_storage(uint64_t address, uint64_t nbytes, object owner, object space, object memory, Driver driver,
+                         int32_t device_type, int32_t device_id, bint host, bint readonly):
+    cdef Storage made = Storage.__new__(Storage)
+    made.address = address
+    made.capacity = nbytes
+    made._id = next_storage_id()
+    if type(owner) is DeviceBlock:
+        _keep_block(<DeviceBlock>owner)
+    made._owner = owner
+    made.space = space
+    made.memory = memory
+    made.reason = ""
+    made.driver = driver
+    made.device_type = device_type
+    made.device_id = device_id
+    made.host = host
+    made._readonly = readonly
+    return made

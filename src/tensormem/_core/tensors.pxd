@@ -1,0 +1,37 @@
+# Owns: the C shape of a tensor, for the other modules of this package.
+from libc.stdint cimport int32_t, int64_t, uint64_t
+
+from tensormem._core.native_tensor cimport DLTensor, ManagedTensor, ManagedTensorVersioned
+from tensormem._core.storages cimport ElementType, Storage
+
+
+cdef class Tensor:
+    cdef readonly Storage storage
+    cdef ElementType element
+    cdef uint64_t first  # the address of the first element
+    cdef int32_t rank
+    cdef bint _readonly
+    cdef int64_t* dims  # the shape, and behind it the strides in elements; never changed, so others may point into it
+    cdef int64_t[12] _inline
+    cdef object __weakref__
+
+    cdef inline int64_t* steps(self):
+        return self.dims + self.rank
+
+    cdef uint64_t count(self)
+    cdef uint64_t nbytes_(self)
+    cdef int check_host(self, str what) except -1
+    cdef Tensor view(self, uint64_t first, int32_t rank)
+
+
+# A tensor with room for a shape and strides, which the caller fills in before anybody sees it.
+cdef Tensor new_tensor(Storage storage, ElementType element, uint64_t first, int32_t rank, bint readonly)
+# The lengths of a shape given from outside; how many there are.
+cdef int32_t parse_shape(object shape, int64_t* lengths) except -1
+# A DLPack tensor that keeps ours, or NULL with an exception.
+cdef ManagedTensorVersioned* make_managed(Tensor tensor) except NULL
+# Whether a DLPack tensor that somebody brings is one of ours; then its `manager_ctx` is the tensor.
+cdef bint is_ours(ManagedTensorVersioned* managed)
+cdef bint is_ours_legacy(ManagedTensor* managed)
+# Fills in a DLPack tensor that points into ours.
+cdef void describe(Tensor tensor, DLTensor* described)

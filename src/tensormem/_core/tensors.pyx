@@ -1,0 +1,1127 @@
+# cython: language_level=3, freethreading_compatible=True
+"""Owns: `Tensor`, the description of bytes: a storage with an element type, shape, strides and offset; its views; and
+its faces to others: the buffer protocol, the array interfaces, and DLPack as a producer.
+
+Shape and strides never change, so what is handed out points into them. Must not know: spaces, memories and other
+libraries; what needs them is done by `tensormem.tensor`, which installs itself here (`install`).
+"""
+cimport cython
+from cpython.buffer cimport (
+    PyBUF_C_CONTIGUOUS,
+    PyBUF_F_CONTIGUOUS,
+    PyBUF_ANY_CONTIGUOUS,
+    PyBUF_FORMAT,
+    PyBUF_FULL,
+    PyBUF_FULL_RO,
+    PyBUF_ND,
+    PyBUF_STRIDES,
+    PyBUF_WRITABLE,
+    PyBuffer_Release,
+    PyObject_GetBuffer,
+)
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
+from cpython.slice cimport PySlice_AdjustIndices, PySlice_Unpack
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+from libcpp cimport bool as cbool
+
+from tensormem._core.drivers cimport Driver
+from tensormem._core.failures cimport check
+from tensormem._core.native cimport AllocRequest
+from tensormem._core.native_tensor cimport (
+    Code,
+    DLTensor,
+    ManagedTensor,
+    ManagedTensorVersioned,
+    Reach,
+    is_row_major,
+    kIsCopied,
+    kMajor,
+    kMaxDims,
+    kMinor,
+    kReadOnly,
+    kSubbytePadded,
+    measure_layout,
+    reshape_strides,
+    row_major_strides,
+)
+from tensormem._core.resources cimport DeviceBlock, DeviceMemoryResource
+from tensormem._core.sizes cimport address_of
+from tensormem._core.storages cimport ElementType, Storage, element_of, new_storage
+from tensormem._core.streams cimport Event
+
+from tensormem import errors
+
+
+cdef extern from "Python.h":
+    int PyLong_CheckExact(object value)
+    long long PyLong_AsLongLongAndOverflow(object value, int* overflow) except? -1
+    object PyNumber_Index(object value)
+    ctypedef void (*PyCapsule_Destructor)(PyObject*) noexcept
+    object PyCapsule_New(void* pointer, const char* name, PyCapsule_Destructor destructor)
+    int PyCapsule_IsValid(PyObject* capsule, const char* name)
+    void* PyCapsule_GetPointer(PyObject* capsule, const char* name)
+    int PyContextVar_Get(object var, PyObject* fallback, PyObject** value) except -1
+
+
+cdef extern from "_core/gil.hpp" namespace "tensormem":
+    cbool interpreter_is_ending() nogil
+
+
+# What `tensormem.tensor` installed, and where the current resource of main memory is found.
+cdef object _above = None
+cdef object _in_use = None
+cdef dict _resources = {}
+cdef object _HOST_PLACE = ("host", 0)
+
+
+def install(above, in_use, resources):
+    """Called once by `tensormem.tensor`: what is done above, and the two cells that hold the current resource."""
+    global _above, _in_use, _resources
+    _above, _in_use, _resources = above, in_use, resources
+
+
+@cython.final
+@cython.freelist(256)
+@cython.no_gc_clear
+cdef class Tensor:
+    """A description of bytes: storage, element type, shape, strides (in elements) and offset (in bytes).
+
+    Made by `tm.empty`, `tm.zeros`, `tm.full` and `tm.from_*`; with this constructor, over a storage that exists. Its
+    views share the storage. There is no arithmetic: hand it to a library that has some, by DLPack, without a copy.
+
+    >>> import tensormem as tm
+    >>> tensor = tm.from_buffer(bytearray(range(6)), "uint8", (2, 3))
+    >>> tensor.shape, tensor.strides, tensor[:, ::-1].tolist()
+    ((2, 3), (3, 1), [[2, 1, 0], [5, 4, 3]])
+    """
+
+    def __init__(self, Storage storage not None, dtype, shape, *, strides=None, offset=0, readonly=None):
+        if self.storage is not None:
+            raise errors.InvalidArgument("this tensor exists already; make a new one")
+        cdef int64_t[64] lengths
+        cdef int64_t[64] steps
+        cdef Reach reach
+        cdef int32_t rank = parse_shape(shape, lengths)
+        cdef ElementType element = element_of(dtype)
+        storage.check_open()
+        if strides is None:
+            check(measure_layout(rank, lengths, NULL, element.width, Code.invalid_size, &reach))
+            row_major_strides(rank, lengths, steps)
+        else:
+            _parse_strides(strides, rank, steps)
+            check(measure_layout(rank, lengths, steps, element.width, Code.invalid_size, &reach))
+        start = _offset(offset)
+        if reach.count and (reach.below > start or start + reach.above > storage.capacity):
+            raise errors.InvalidOffset(start - reach.below, reach.below + reach.above, storage.capacity,
+                                       what="the tensor does not lie inside its storage")
+        if start > storage.capacity:
+            raise errors.InvalidOffset(start, 0, storage.capacity, what="the tensor starts behind its storage")
+        if readonly is not None and not readonly and storage._readonly:
+            raise errors.InvalidArgument("the storage is read-only")
+        self.storage = storage
+        self.element = element
+        self.first = storage.address + <uint64_t>start
+        self._readonly = storage._readonly if readonly is None else bool(readonly)
+        _set_rank(self, rank)
+        memcpy(self.dims, lengths, rank * sizeof(int64_t))
+        memcpy(self.dims + rank, steps, rank * sizeof(int64_t))
+
+    def __dealloc__(self):
+        if self.dims != self._inline:
+            PyMem_Free(self.dims)
+
+    # ---- What it is ----
+
+    @property
+    def dtype(self):
+        """The element type."""
+        return self.element.dtype
+
+    @property
+    def shape(self):
+        """The lengths."""
+        return _as_tuple(self.dims, self.rank)
+
+    @property
+    def strides(self):
+        """The distance to the next element along each dimension, in elements; negative ones go backward."""
+        return _as_tuple(self.dims + self.rank, self.rank)
+
+    @property
+    def offset(self):
+        """Bytes from the start of the storage to the first element."""
+        return self.first - self.storage.address
+
+    @property
+    def ndim(self):
+        """The number of dimensions."""
+        return self.rank
+
+    @property
+    def size(self):
+        """The number of elements."""
+        return self.count()
+
+    @property
+    def itemsize(self):
+        """Bytes of one element; packed elements of less than a byte count as one."""
+        return self.element.width.bytes()
+
+    @property
+    def nbytes(self):
+        """Bytes of all elements, without gaps."""
+        return self.nbytes_()
+
+    @property
+    def ptr(self):
+        """The address of the first element."""
+        self.storage.check_open()
+        return self.first
+
+    @property
+    def space(self):
+        """Where the bytes live."""
+        return self.storage.space
+
+    @property
+    def memory(self):
+        """What kind of memory it is."""
+        return self.storage.memory
+
+    @property
+    def memory_reason(self):
+        """Why it is this kind of memory; "" when that was asked for."""
+        return self.storage.reason
+
+    @property
+    def readonly(self):
+        """Whether it may only be read."""
+        return self._readonly
+
+    @property
+    def is_contiguous(self):
+        """Whether the elements lie row-major without gaps."""
+        return is_row_major(self.rank, self.dims, self.steps())
+
+    @property
+    def ready(self):
+        """Whether no copy into its storage is under way."""
+        return self.storage.ready
+
+    def wait(self):
+        """Wait until no copy into its storage is under way; gives the tensor."""
+        self.storage.settle()
+        return self
+
+    @property
+    def transfer_report(self):
+        """How the bytes came here by the last copy into the storage; None if there was none."""
+        return self.storage.transfer
+
+    @property
+    def closed(self):
+        """Whether the storage was closed."""
+        return self.storage._closed
+
+    def aliases(self, Tensor other not None):
+        """Whether both describe the same memory, or parts of it."""
+        return self.storage._id == other.storage._id
+
+    def close(self):
+        """Close the storage, for every view of it; `BufferError` while somebody outside holds its address."""
+        self.storage.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        self.storage.close()
+
+    def __len__(self):
+        if self.rank == 0:
+            raise TypeError("a tensor without dimensions has no length")
+        return self.dims[0]
+
+    def __bool__(self):
+        raise TypeError("a tensor is neither true nor false; ask for .size, or compare with a library that computes")
+
+    # ---- Views ----
+
+    def __getitem__(self, index):
+        """A view: whole numbers select, slices cut (steps may be negative), `...` and None as in NumPy."""
+        cdef int64_t[64] lengths
+        cdef int64_t[64] steps
+        cdef int64_t moved = 0
+        cdef int32_t made = 0, dim = 0, given = 0
+        cdef Tensor result
+        if PyLong_CheckExact(index) and self.rank > 0:
+            return _first_selected(self, _select(self, 0, index))
+        parts = index if type(index) is tuple else (index,)
+        for part in parts:
+            given += part is not None and part is not Ellipsis
+        if given > self.rank:
+            raise IndexError(f"{given} indices for {self.rank} dimensions")
+        dots = False
+        for part in parts:
+            if part is None:
+                _check_room(made)
+                lengths[made], steps[made] = 1, 1
+                made += 1
+            elif part is Ellipsis:
+                if dots:
+                    raise IndexError("one '...' is enough")
+                dots = True
+                for _ in range(self.rank - given):
+                    _check_room(made)
+                    lengths[made], steps[made] = self.dims[dim], self.steps()[dim]
+                    made, dim = made + 1, dim + 1
+            elif isinstance(part, slice):
+                _check_room(made)
+                moved += _cut(self, dim, part, &lengths[made], &steps[made])
+                made, dim = made + 1, dim + 1
+            else:
+                moved += _select(self, dim, part)
+                dim += 1
+        while dim < self.rank:
+            _check_room(made)
+            lengths[made], steps[made] = self.dims[dim], self.steps()[dim]
+            made, dim = made + 1, dim + 1
+        result = self.view(_moved(self, moved, lengths, made), made)
+        memcpy(result.dims, lengths, made * sizeof(int64_t))
+        memcpy(result.dims + made, steps, made * sizeof(int64_t))
+        return result
+
+    def select(self, dim, index):
+        """A view without dimension `dim`, at `index` of it."""
+        cdef int32_t axis = _axis(self, dim)
+        cdef Tensor result = self.view(_moved(self, _select(self, axis, index), NULL, 0), self.rank - 1)
+        cdef int32_t i, j = 0
+        for i in range(self.rank):
+            if i != axis:
+                result.dims[j], result.dims[result.rank + j] = self.dims[i], self.steps()[i]
+                j += 1
+        return result
+
+    def permute(self, *dims):
+        """A view with the dimensions in another order."""
+        order = dims[0] if len(dims) == 1 and isinstance(dims[0], (tuple, list)) else dims
+        axes = [_axis(self, dim) for dim in order]
+        if sorted(axes) != list(range(self.rank)):
+            raise errors.InvalidArgument(f"{tuple(order)} does not name each of {self.rank} dimensions once")
+        cdef Tensor result = self.view(self.first, self.rank)
+        cdef int32_t i
+        for i in range(self.rank):
+            result.dims[i], result.dims[self.rank + i] = self.dims[<int32_t>axes[i]], self.steps()[<int32_t>axes[i]]
+        return result
+
+    @property
+    def T(self):
+        """A view with the dimensions in reverse order."""
+        return self.permute(*range(self.rank - 1, -1, -1))
+
+    def transpose(self, dim0, dim1):
+        """A view with two dimensions exchanged."""
+        axes = list(range(self.rank))
+        a, b = _axis(self, dim0), _axis(self, dim1)
+        axes[a], axes[b] = b, a
+        return self.permute(*axes)
+
+    def squeeze(self, dim=None):
+        """A view without dimensions of length 1: all of them, or the one named, which must have that length."""
+        cdef int32_t keep_all_but = -1
+        if dim is not None:
+            keep_all_but = _axis(self, dim)
+            if self.dims[keep_all_but] != 1:
+                raise errors.InvalidArgument(f"dimension {dim} has length {self.dims[keep_all_but]}, not 1")
+        kept = [i for i in range(self.rank) if (i != keep_all_but if dim is not None else self.dims[i] != 1)]
+        cdef Tensor result = self.view(self.first, len(kept))
+        for j, i in enumerate(kept):
+            result.dims[<int32_t>j], result.dims[result.rank + <int32_t>j] = self.dims[<int32_t>i], self.steps()[<int32_t>i]
+        return result
+
+    def unsqueeze(self, dim):
+        """A view with a new dimension of length 1 at `dim`."""
+        rank = self.rank + 1
+        place = dim.__index__()
+        if not -rank <= place < rank:
+            raise errors.InvalidArgument(f"a new dimension goes to {-rank} up to {rank - 1}, not {place}")
+        return self[(*(slice(None),) * (place % rank), None)]
+
+    def broadcast_to(self, shape):
+        """A read-only view in which dimensions of length 1, and new ones in front, are repeated without memory."""
+        cdef int64_t[64] lengths
+        cdef int32_t rank = parse_shape(shape, lengths)
+        cdef int32_t i, new = rank - self.rank
+        cdef Reach reach
+        for i in range(self.rank):
+            if new < 0 or (self.dims[i] != lengths[new + i] and self.dims[i] != 1):
+                raise errors.InvalidArgument(f"{self.shape} cannot be broadcast to {_as_tuple(lengths, rank)}")
+        if self.element.width.packed:
+            raise errors.NotSupported("broadcasting elements that share bytes")
+        check(measure_layout(rank, lengths, NULL, self.element.width, Code.invalid_size, &reach))
+        cdef Tensor result = self.view(self.first, rank)
+        for i in range(rank):
+            result.dims[i] = lengths[i]
+            result.dims[rank + i] = 0 if i < new or self.dims[i - new] != lengths[i] else self.steps()[i - new]
+        result._readonly = True
+        return result
+
+    def reshape(self, *shape):
+        """A view of the same elements in another shape; one length may be -1. Where only a copy could: `InvalidArgument`,
+        and `contiguous()` makes that copy."""
+        cdef int64_t[64] lengths
+        given = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+        cdef int32_t rank = parse_shape(_complete(given, self.count()), lengths)
+        cdef Reach reach
+        check(measure_layout(rank, lengths, NULL, self.element.width, Code.invalid_size, &reach))
+        if reach.count != self.count():
+            raise errors.InvalidArgument(f"{_as_tuple(lengths, rank)} has {reach.count} elements, not {self.count()}")
+        cdef Tensor result = self.view(self.first, rank)
+        memcpy(result.dims, lengths, rank * sizeof(int64_t))
+        if not reshape_strides(self.rank, self.dims, self.steps(), rank, lengths, result.dims + rank):
+            raise errors.InvalidArgument(f"{self.shape} with strides {self.strides} has no view of shape "
+                                         f"{_as_tuple(lengths, rank)}; copy it first, with .contiguous()")
+        return result
+
+    def set_logical_shape(self, shape):
+        """A tensor over the same storage with any shape that fits, row-major from this one's first element.
+
+        `InvalidOffset` where it does not fit. For buffers that hold less than they could.
+        """
+        return Tensor(self.storage, self.element.dtype, shape, offset=self.offset, readonly=self._readonly)
+
+    def as_readonly(self):
+        """A view that nobody may write through."""
+        cdef Tensor result = self.view(self.first, self.rank)
+        memcpy(result.dims, self.dims, 2 * self.rank * sizeof(int64_t))
+        result._readonly = True
+        return result
+
+    # ---- Copies and values: done above ----
+
+    def to(self, space, *, stream=None, copy=None):
+        """The same values in `space`. There already: the tensor itself, or a copy if `copy` is True.
+
+        Otherwise a copy on `stream`, which may be under way when this returns: see `ready` and `wait()`. With `copy`
+        False, `CrossSpaceError` instead of a copy. `transfer_report` of the result tells how it went.
+        """
+        return _above.to(self, space, stream=stream, copy=copy)
+
+    def copy_(self, source, *, stream=None):
+        """Copy the values of `source`, a tensor of the same shape and element type, into this one; tells how it went.
+
+        `CrossSpaceError` if the two are in different spaces: move one first, with `to`.
+        """
+        return _above.copy_into(self, source, stream=stream)
+
+    def contiguous(self, *, stream=None):
+        """The tensor itself if its elements lie row-major without gaps, else a copy of which that is true."""
+        return self if self.is_contiguous else _above.clone(self, stream=stream)
+
+    def clone(self, *, stream=None):
+        """A copy in the same space, row-major without gaps."""
+        return _above.clone(self, stream=stream)
+
+    def fill_(self, value):
+        """Set every element to `value`; gives the tensor."""
+        _above.fill(self, value)
+        return self
+
+    def numpy(self):
+        """A NumPy array over the same bytes; `CrossSpaceError` where the CPU cannot reach them."""
+        return _above.numpy(self)
+
+    def tolist(self):
+        """The values as nested lists, or one value if there are no dimensions."""
+        return _above.tolist(self)
+
+    def item(self):
+        """The value of a tensor of one element."""
+        if self.count() != 1:
+            raise errors.InvalidArgument(f"a tensor of {self.count()} elements is not one value")
+        return _above.tolist(self.reshape(()))
+
+    def __copy__(self):
+        return _above.clone(self)
+
+    def __deepcopy__(self, memo):
+        return _above.clone(self)
+
+    def __reduce_ex__(self, protocol):
+        return _above.reduce(self, protocol)
+
+    def __repr__(self):
+        return _above.text(self)
+
+    def _repr_html_(self):
+        return _above.html(self)
+
+    # ---- The buffer protocol and the array interfaces ----
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        if self.element.format is None:
+            raise BufferError(f"the buffer protocol has no word for {self.element.dtype}; view it as whole numbers, or "
+                              "hand it over by DLPack")
+        self.check_host("the buffer protocol")
+        if flags & PyBUF_WRITABLE and self._readonly:
+            raise BufferError("this tensor is read-only")
+        cdef bint dense = is_row_major(self.rank, self.dims, self.steps())
+        _check_order(self, dense, flags)
+        cdef int32_t i
+        cdef Py_ssize_t item = <Py_ssize_t>self.element.width.bytes()
+        cdef Py_ssize_t* sizes = <Py_ssize_t*>PyMem_Malloc((2 * self.rank + 1) * sizeof(Py_ssize_t))
+        if sizes is NULL:
+            raise MemoryError
+        self.storage.lend()
+        for i in range(self.rank):
+            sizes[i] = self.dims[i]
+            sizes[self.rank + i] = self.dims[self.rank + i] * item
+        buffer.buf = <void*>self.first if self.first else <void*>sizes
+        buffer.obj = self
+        buffer.len = <Py_ssize_t>self.nbytes_()
+        buffer.itemsize = item
+        buffer.readonly = self._readonly
+        buffer.ndim = self.rank
+        buffer.format = <char*>self.element.format if flags & PyBUF_FORMAT else NULL
+        buffer.shape = sizes if flags & PyBUF_ND else NULL
+        buffer.strides = sizes + self.rank if (flags & PyBUF_STRIDES) == PyBUF_STRIDES else NULL
+        buffer.suboffsets = NULL
+        buffer.internal = <void*>sizes
+
+    def __releasebuffer__(self, Py_buffer* buffer):
+        PyMem_Free(buffer.internal)
+        buffer.internal = NULL
+        self.storage.let_go()
+
+    @property
+    def __array_interface__(self):
+        """NumPy's array interface, version 3, for memory that the CPU reaches. Who reads the address here is not counted
+        as an export: the buffer protocol and DLPack are safer."""
+        if not self.storage.host or self.element.typestr is None:
+            raise AttributeError("__array_interface__")
+        self.storage.check_open()
+        self.storage.settle()
+        return self._interface(3)
+
+    @property
+    def __cuda_array_interface__(self):
+        """The CUDA array interface, version 3, for memory that a CUDA device reaches."""
+        if self.storage.device_type not in (2, 3, 13) or self.element.typestr is None:
+            raise AttributeError("__cuda_array_interface__")
+        self.storage.check_open()
+        self.storage.settle()
+        return {**self._interface(3), "stream": None}
+
+    def _interface(self, version):
+        item = self.element.width.bytes()
+        return {
+            "version": version,
+            "shape": self.shape,
+            "typestr": self.element.typestr,
+            "data": (self.first, bool(self._readonly)),
+            "strides": tuple(step * item for step in self.strides),
+        }
+
+    # ---- DLPack, as a producer ----
+
+    def __dlpack_device__(self):
+        """DLPack's (device_type, device_id)."""
+        return self.storage.device_type, self.storage.device_id
+
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+        """A capsule with a DLPack tensor over the same bytes, as the array API standard has it.
+
+        Versioned from `max_version` (1, 0) on, legacy without. `BufferError` when it cannot be had: read-only memory as
+        a legacy tensor, or another device or order of bytes without a copy.
+        """
+        cdef Tensor tensor = self
+        cdef ManagedTensorVersioned* managed
+        if copy is not None or dl_device is not None:
+            tensor = _placed(self, dl_device, copy)
+        tensor.storage.check_open()
+        if stream is not None or tensor.storage.pending is not None or tensor.storage.device_type != 1:
+            _order(tensor, stream)
+        cdef int64_t minor = _wanted_minor(max_version)
+        if minor < 0:
+            return _legacy_capsule(tensor)
+        managed = make_managed(tensor)
+        managed.version.minor = <uint32_t>minor
+        if tensor is not self and tensor.storage is not self.storage:
+            managed.flags |= kIsCopied
+        try:
+            return PyCapsule_New(managed, "dltensor_versioned", _drop_versioned)
+        except BaseException:
+            managed.deleter(managed)
+            raise
+
+    # ---- Inside ----
+
+    cdef uint64_t count(self):
+        cdef uint64_t total = 1
+        cdef int32_t i
+        for i in range(self.rank):
+            total *= <uint64_t>self.dims[i]
+        return total
+
+    cdef uint64_t nbytes_(self):
+        if self.element.width.packed:
+            return (self.count() * self.element.width.bits + 7) // 8
+        return self.count() * self.element.width.bytes()
+
+    cdef int check_host(self, str what) except -1:
+        # The bytes are there to be touched, and whatever writes them is done.
+        self.storage.check_open()
+        if not self.storage.host:
+            raise BufferError(f"{what} needs memory that the CPU reaches; this is in {self.storage.space}: use .to('main')")
+        if self.storage.pending is not None:
+            self.storage.settle()
+        return 0
+
+    cdef Tensor view(self, uint64_t first, int32_t rank):
+        return new_tensor(self.storage, self.element, first, rank, self._readonly)
+
+
+cdef int _set_rank(Tensor tensor, int32_t rank) except -1:
+    tensor.rank = rank
+    tensor.dims = tensor._inline
+    if rank > 6:
+        tensor.dims = <int64_t*>PyMem_Malloc(2 * rank * sizeof(int64_t))
+        if tensor.dims is NULL:
+            tensor.dims = tensor._inline
+            tensor.rank = 0
+            raise MemoryError
+    return 0
+
+
+cdef Tensor new_tensor(Storage storage, ElementType element, uint64_t first, int32_t rank, bint readonly):
+    cdef Tensor made = Tensor.__new__(Tensor)
+    made.storage = storage
+    made.element = element
+    made.first = first
+    made._readonly = readonly
+    _set_rank(made, rank)
+    return made
+
+
+cdef tuple _as_tuple(const int64_t* numbers, int32_t count):
+    if count == 1:
+        return (numbers[0],)
+    if count == 2:
+        return (numbers[0], numbers[1])
+    return tuple([numbers[i] for i in range(count)])
+
+
+cdef int32_t parse_shape(object shape, int64_t* lengths) except -1:
+    cdef int32_t rank
+    if type(shape) is int:
+        lengths[0] = _length(shape)
+        return 1
+    if not isinstance(shape, (tuple, list)):
+        if hasattr(shape, "__index__"):
+            lengths[0] = _length(shape)
+            return 1
+        try:
+            shape = tuple(shape)
+        except TypeError:
+            raise errors.InvalidArgument(f"a shape is a length or several, not {type(shape).__name__}") from None
+    if len(shape) > kMaxDims:
+        raise errors.InvalidArgument(f"a tensor has at most {kMaxDims} dimensions, not {len(shape)}")
+    rank = 0
+    for length in shape:
+        lengths[rank] = _length(length)
+        rank += 1
+    return rank
+
+
+cdef int64_t _length(object length) except -1:
+    cdef int64_t number = _whole(length, "a length")
+    if number < 0:
+        raise errors.InvalidArgument(f"a shape has no negative length: {number}")
+    return number
+
+
+cdef int64_t _whole(object value, str what) except? -1:
+    cdef int overflow = 0
+    cdef int64_t number
+    if PyLong_CheckExact(value):
+        number = PyLong_AsLongLongAndOverflow(value, &overflow)
+        if overflow == 0:
+            return number
+    return _whole_slow(value, what)
+
+
+cdef int64_t _whole_slow(object value, str what) except? -1:
+    try:
+        return PyNumber_Index(value)
+    except TypeError:
+        raise errors.InvalidArgument(f"{what} is a whole number, not {type(value).__name__}") from None
+    except OverflowError:
+        raise errors.InvalidSize(value, what=f"{what} has 64 bits") from None
+
+
+cdef int _parse_strides(object strides, int32_t rank, int64_t* steps) except -1:
+    given = tuple(strides)
+    if len(given) != rank:
+        raise errors.InvalidArgument(f"{len(given)} strides for {rank} dimensions")
+    for i in range(rank):
+        steps[<int32_t>i] = _whole(given[i], "a stride")
+    return 0
+
+
+cdef object _offset(object offset):
+    start = offset.__index__() if hasattr(offset, "__index__") else -1
+    if start < 0:
+        raise errors.InvalidArgument(f"an offset is a number of bytes, not {offset!r:.80}")
+    return start
+
+
+cdef object _complete(object shape, uint64_t count):
+    # One length may be left to find out.
+    lengths = list(shape)
+    if lengths.count(-1) != 1:
+        return lengths
+    known = 1
+    for length in lengths:
+        known *= 1 if length == -1 else _length(length)
+    if known == 0 or count % known:
+        raise errors.InvalidArgument(f"{count} elements cannot be shaped as {tuple(shape)}")
+    lengths[lengths.index(-1)] = count // known
+    return lengths
+
+
+cdef int32_t _axis(Tensor tensor, object dim) except -1:
+    cdef int64_t axis = _whole(dim, "a dimension")
+    if not -tensor.rank <= axis < tensor.rank:
+        raise errors.InvalidArgument(f"there is no dimension {axis}: the tensor has {tensor.rank}")
+    return <int32_t>(axis + tensor.rank if axis < 0 else axis)
+
+
+cdef int64_t _select(Tensor tensor, int32_t dim, object index) except? -1:
+    if not PyLong_CheckExact(index) and (not hasattr(index, "__index__") or isinstance(index, bool)):
+        raise TypeError(f"a tensor is indexed by whole numbers, slices, ... and None, not {type(index).__name__}")
+    cdef int64_t at = _whole(index, "an index")
+    if not -tensor.dims[dim] <= at < tensor.dims[dim]:
+        raise IndexError(f"index {at} is out of range for dimension {dim} of length {tensor.dims[dim]}")
+    return (at + tensor.dims[dim] if at < 0 else at) * tensor.steps()[dim]
+
+
+cdef Tensor _first_selected(Tensor tensor, int64_t elements):
+    cdef int32_t rank = tensor.rank - 1
+    cdef Tensor result = tensor.view(_moved(tensor, elements, NULL, 0), rank)
+    memcpy(result.dims, tensor.dims + 1, rank * sizeof(int64_t))
+    memcpy(result.dims + rank, tensor.steps() + 1, rank * sizeof(int64_t))
+    return result
+
+
+cdef int64_t _cut(Tensor tensor, int32_t dim, slice part, int64_t* length, int64_t* step) except? -1:
+    cdef Py_ssize_t start, stop, stride
+    PySlice_Unpack(part, &start, &stop, &stride)
+    length[0] = PySlice_AdjustIndices(tensor.dims[dim], &start, &stop, stride)
+    if length[0] == 0:
+        step[0] = tensor.steps()[dim]
+        return 0
+    # One element alone has no next one, and the product may not fit.
+    step[0] = stride * tensor.steps()[dim] if length[0] > 1 else 1
+    return start * tensor.steps()[dim]
+
+
+cdef int _check_room(int32_t made) except -1:
+    if made >= kMaxDims:
+        raise errors.InvalidArgument(f"a tensor has at most {kMaxDims} dimensions")
+    return 0
+
+
+cdef uint64_t _moved(Tensor tensor, int64_t elements, const int64_t* lengths, int32_t rank) except? 0:
+    if elements == 0:
+        if tensor.element.width.packed and not _keeps_all(tensor, lengths, rank):
+            raise errors.NotSupported("views of elements that share bytes; only reshape has one")
+        return tensor.first
+    if tensor.element.width.packed:
+        raise errors.NotSupported("views of elements that share bytes; only reshape has one")
+    return tensor.first + <uint64_t>(elements * <int64_t>tensor.element.width.bytes())
+
+
+cdef bint _keeps_all(Tensor tensor, const int64_t* lengths, int32_t rank):
+    cdef uint64_t total = 1
+    cdef int32_t i
+    if lengths is NULL:
+        return False
+    for i in range(rank):
+        total *= <uint64_t>lengths[i]
+    return total == tensor.count()
+
+
+cdef int _check_order(Tensor tensor, bint dense, int flags) except -1:
+    cdef int64_t expected = 1
+    cdef bint columns = True
+    cdef int32_t i
+    for i in range(tensor.rank):
+        if tensor.dims[i] != 1 and tensor.steps()[i] != expected:
+            columns = False
+        expected *= tensor.dims[i]
+    if tensor.count() == 0:
+        columns = True
+    cdef bint strided = (flags & PyBUF_STRIDES) == PyBUF_STRIDES
+    if (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS and not dense:
+        raise BufferError("the elements are not row-major without gaps")
+    if (flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS and not columns:
+        raise BufferError("the elements are not column-major without gaps")
+    if (flags & PyBUF_ANY_CONTIGUOUS) == PyBUF_ANY_CONTIGUOUS and not (dense or columns):
+        raise BufferError("the elements have gaps")
+    if not strided and not dense:
+        raise BufferError("whoever asks takes no strides, and the elements are not row-major without gaps")
+    return 0
+
+
+# ---- DLPack ----
+
+cdef Tensor _placed(Tensor tensor, object dl_device, object copy):
+    if copy is not None and type(copy) is not bool:
+        raise TypeError(f"copy is True, False or None, not {type(copy).__name__}")
+    if dl_device is not None:
+        wanted = tuple(dl_device)
+        if wanted != (tensor.storage.device_type, tensor.storage.device_id):
+            return _above.to_device(tensor, wanted, copy)
+    return _above.clone(tensor) if copy else tensor
+
+
+cdef int _order(Tensor tensor, object stream) except -1:
+    # On the CPU there are no streams to order against: what is under way is waited for.
+    if tensor.storage.device_type == 1:
+        if stream is not None and stream != -1:
+            raise errors.StreamMisuse(0, what=f"memory of the CPU has no streams; stream must be None, not {stream!r:.40}")
+        tensor.storage.settle()
+        return 0
+    _above.order_after(tensor, stream)
+    return 0
+
+
+cdef int64_t _wanted_minor(object max_version) except -2:
+    # The minor version to answer with; -1 for a consumer from before version 1.
+    cdef int64_t major, minor
+    if max_version is None:
+        return -1
+    if type(max_version) is not tuple or len(<tuple>max_version) != 2:
+        raise TypeError(f"max_version is a tuple of two numbers, not {max_version!r:.40}")
+    major = (<tuple>max_version)[0]
+    minor = (<tuple>max_version)[1]
+    if major < <int64_t>kMajor:
+        return -1
+    return minor if major == <int64_t>kMajor and 0 <= minor < <int64_t>kMinor else <int64_t>kMinor
+
+
+cdef void describe(Tensor tensor, DLTensor* described):
+    described.data = <void*>tensor.first
+    described.device.device_type = tensor.storage.device_type
+    described.device.device_id = tensor.storage.device_id
+    described.ndim = tensor.rank
+    described.dtype.code = tensor.element.code
+    described.dtype.bits = tensor.element.bits
+    described.dtype.lanes = tensor.element.lanes
+    described.shape = tensor.dims
+    described.strides = tensor.dims + tensor.rank
+    described.byte_offset = 0
+
+
+cdef bint is_ours(ManagedTensorVersioned* managed):
+    return managed.deleter is _delete_versioned
+
+
+cdef bint is_ours_legacy(ManagedTensor* managed):
+    return managed.deleter is _delete_legacy
+
+
+cdef ManagedTensorVersioned* make_managed(Tensor tensor) except NULL:
+    cdef ManagedTensorVersioned* managed
+    tensor.storage.lend()
+    managed = _take_struct()
+    if managed is NULL:
+        tensor.storage.let_go()
+        raise MemoryError
+    managed.version.major = kMajor
+    managed.version.minor = kMinor
+    managed.manager_ctx = <void*>tensor
+    managed.deleter = _delete_versioned
+    managed.flags = (kReadOnly if tensor._readonly else 0) | (
+        kSubbytePadded if tensor.element.width.bits % 8 and not tensor.element.width.packed else 0)
+    describe(tensor, &managed.dl_tensor)
+    Py_INCREF(tensor)
+    return managed
+
+
+cdef object _legacy_capsule(Tensor tensor):
+    cdef ManagedTensor* managed
+    if tensor._readonly:
+        raise BufferError("a DLPack tensor from before version 1 cannot say that it is read-only; ask with max_version=(1, 0)")
+    if tensor.element.width.bits % 8 and not tensor.element.width.packed:
+        raise BufferError("a DLPack tensor from before version 1 cannot say that its elements are padded to bytes")
+    tensor.storage.lend()
+    managed = <ManagedTensor*>malloc(sizeof(ManagedTensor))
+    if managed is NULL:
+        tensor.storage.let_go()
+        raise MemoryError
+    managed.manager_ctx = <void*>tensor
+    managed.deleter = _delete_legacy
+    describe(tensor, &managed.dl_tensor)
+    Py_INCREF(tensor)
+    try:
+        return PyCapsule_New(managed, "dltensor", _drop_legacy)
+    except BaseException:
+        managed.deleter(managed)
+        raise
+
+
+cdef void _delete_versioned(ManagedTensorVersioned* managed) noexcept nogil:
+    if managed is NULL:
+        return
+    # When Python is going away its objects go with it.
+    if interpreter_is_ending():
+        free(managed)
+    elif PyGILState_Check():
+        _finish(managed)
+    else:
+        with gil:
+            _finish(managed)
+
+
+cdef void _finish(ManagedTensorVersioned* managed) noexcept nogil:
+    # With the GIL held, although the declaration cannot say so.
+    _let_go(<PyObject*>managed.manager_ctx)
+    _keep_struct(managed)
+
+
+cdef void _delete_legacy(ManagedTensor* managed) noexcept nogil:
+    if managed is NULL:
+        return
+    if not interpreter_is_ending():
+        with gil:
+            _let_go(<PyObject*>managed.manager_ctx)
+    free(managed)
+
+
+cdef extern from *:
+    """
+    // Structs that were given back, for the next ones; only touched with the GIL held.
+    #ifndef Py_GIL_DISABLED
+    static tensormem::dlpack::ManagedTensorVersioned* tm_kept[64];
+    static int tm_kept_count = 0;
+    #endif
+    static inline tensormem::dlpack::ManagedTensorVersioned* tm_take_struct() {
+    #ifndef Py_GIL_DISABLED
+      if (tm_kept_count > 0) return tm_kept[--tm_kept_count];
+    #endif
+      return static_cast<tensormem::dlpack::ManagedTensorVersioned*>(
+          malloc(sizeof(tensormem::dlpack::ManagedTensorVersioned)));
+    }
+    static inline void tm_keep_struct(tensormem::dlpack::ManagedTensorVersioned* managed) {
+    #ifndef Py_GIL_DISABLED
+      if (tm_kept_count < 64) {
+        tm_kept[tm_kept_count++] = managed;
+        return;
+      }
+    #endif
+      free(managed);
+    }
+    """
+    ManagedTensorVersioned* _take_struct "tm_take_struct"() nogil
+    void _keep_struct "tm_keep_struct"(ManagedTensorVersioned* managed) nogil
+
+
+cdef extern from "Python.h":
+    int PyGILState_Check() nogil
+
+
+cdef void _drop_tensor(PyObject* tensor) noexcept:
+    (<Tensor>tensor).storage.let_go()
+    Py_DECREF(<Tensor>tensor)
+
+
+# Cython would take the GIL again, which is a third of the cost of giving a tensor back.
+ctypedef void (*_WithGil)(PyObject*) noexcept nogil
+
+
+cdef inline void _let_go(PyObject* tensor) noexcept nogil:
+    (<_WithGil>_drop_tensor)(tensor)
+
+
+cdef void _drop_versioned(PyObject* capsule) noexcept:
+    # Nobody took the tensor out.
+    cdef ManagedTensorVersioned* managed
+    if PyCapsule_IsValid(capsule, "dltensor_versioned"):
+        managed = <ManagedTensorVersioned*>PyCapsule_GetPointer(capsule, "dltensor_versioned")
+        managed.deleter(managed)
+
+
+cdef void _drop_legacy(PyObject* capsule) noexcept:
+    cdef ManagedTensor* managed
+    if PyCapsule_IsValid(capsule, "dltensor"):
+        managed = <ManagedTensor*>PyCapsule_GetPointer(capsule, "dltensor")
+        managed.deleter(managed)
+
+
+# ---- Making one in memory of a resource ----
+
+cdef uint32_t _known_resource = 0
+cdef object _known_space = None
+cdef object _known_memory = None
+cdef int32_t _known_type = 0
+cdef int32_t _known_device = 0
+cdef bint _known_host = False
+
+
+def empty(shape, dtype="float32", *, space=None, memory=None, mr=None, stream=None, alignment=None, tag=None, use=None):
+    """A tensor whose values are whatever was in the memory.
+
+    In `space` (main memory unless told), or in the memory of `mr`, or of the kind `memory`; see `tensormem.memories`.
+    With none of them, the current resource of main memory serves (`tm.use_resource`).
+
+    >>> import tensormem as tm
+    >>> tm.empty((2, 3), "int32").nbytes
+    24
+    """
+    cdef int64_t[64] lengths
+    cdef Reach reach
+    cdef ElementType element = element_of(dtype)
+    cdef int32_t rank = parse_shape(shape, lengths)
+    cdef Storage storage
+    cdef Tensor made
+    check(measure_layout(rank, lengths, NULL, element.width, Code.invalid_size, &reach))
+    if space is None and memory is None and use is None and reach.above != 0:
+        storage = _from_resource(_current_resource() if mr is None else mr, reach.above, stream, alignment, tag)
+    else:
+        storage = _above.allocate(reach.above, space, memory, mr, stream, alignment, tag, use)
+    made = new_tensor(storage, element, storage.address, rank, storage._readonly)
+    memcpy(made.dims, lengths, rank * sizeof(int64_t))
+    row_major_strides(rank, lengths, made.dims + rank)
+    return made
+
+
+cdef DeviceMemoryResource _current_resource():
+    cdef PyObject* local = NULL
+    PyContextVar_Get(_in_use, NULL, &local)
+    if local is not NULL:
+        mine = <object>local
+        Py_DECREF(mine)
+        if mine is not None:
+            found = (<dict>mine).get(_HOST_PLACE)
+            if found is not None:
+                return <DeviceMemoryResource>found
+    found = _resources.get(_HOST_PLACE)
+    if found is None:
+        found = _above.current_resource()
+    return <DeviceMemoryResource>found
+
+
+def storage_from(mr, nbytes, stream=None, alignment=None, tag=None):
+    """A storage of kind `mem`: `nbytes` from the resource `mr`, which says in which space they are."""
+    return _from_resource(mr, nbytes, stream, alignment, tag)
+
+
+cdef Storage _from_resource(object resource, uint64_t nbytes, object stream, object alignment, object tag):
+    global _known_resource, _known_space, _known_memory, _known_type, _known_device, _known_host
+    if not isinstance(resource, DeviceMemoryResource):
+        raise errors.InvalidArgument(f"memory comes from a resource, not {type(resource).__name__}")
+    cdef DeviceMemoryResource mr = resource
+    cdef AllocRequest request
+    cdef DeviceBlock block
+    mr._check_open()
+    if mr._in_python:
+        block = mr.allocate(nbytes, stream, alignment=alignment, tag=tag)
+    else:
+        mr._request(&request, 1, stream, alignment, tag)
+        request.nbytes = nbytes
+        block = DeviceBlock.__new__(DeviceBlock)
+        check(mr.target.allocate(request, &block.raw))
+        block._mr = mr
+        block._owned = True
+    # Where a resource's memory is never changes, and resources' ids are never given twice.
+    if mr.native.id() != _known_resource:
+        _known_space, _known_memory, (_known_type, _known_device), _known_host = _above.place_of(mr)
+        _known_resource = mr.native.id()
+    return new_storage(block.raw.address, nbytes, block, _known_space, _known_memory, mr.driver, _known_type,
+                       _known_device, _known_host, False)
+
+
+# ---- Over memory that somebody else owns ----
+
+@cython.final
+cdef class BufferOwner:
+    """Holds a buffer of another object, and lets it go at its end."""
+
+    cdef Py_buffer view
+    cdef bint held
+
+    def __init__(self):
+        raise TypeError("made by from_buffer")
+
+    def __dealloc__(self):
+        if self.held:
+            PyBuffer_Release(&self.view)
+
+
+def take_buffer(source):
+    """(owner, address, nbytes, readonly, format, itemsize, shape, byte strides) of an object with the buffer protocol."""
+    cdef BufferOwner owner = BufferOwner.__new__(BufferOwner)
+    cdef Py_buffer* view = &owner.view
+    cdef Py_ssize_t i
+    try:
+        PyObject_GetBuffer(source, view, PyBUF_FULL)
+    except (BufferError, ValueError):
+        PyObject_GetBuffer(source, view, PyBUF_FULL_RO)
+    owner.held = True
+    if view.suboffsets is not NULL:
+        for i in range(view.ndim):
+            if view.suboffsets[i] >= 0:
+                raise BufferError("a buffer of pointers to pointers cannot be one tensor")
+    shape = tuple([view.shape[i] for i in range(view.ndim)])
+    steps = tuple([view.strides[i] for i in range(view.ndim)])
+    text = "B" if view.format is NULL else (<bytes>view.format).decode()
+    return owner, <uint64_t>view.buf, view.len, bool(view.readonly), text, view.itemsize, shape, steps
+
+
+def over(address, dtype, shape, byte_strides, *, owner, space, memory, device, Driver driver, bint host, bint readonly):
+    """A tensor over memory that `owner` keeps; its storage is what the elements reach, no more."""
+    cdef int64_t[64] lengths
+    cdef int64_t[64] steps
+    cdef Reach reach
+    cdef ElementType element = element_of(dtype)
+    cdef int32_t i, rank = parse_shape(shape, lengths)
+    cdef uint64_t first = address_of(address)
+    cdef int64_t item = <int64_t>element.width.bytes()
+    cdef Tensor made
+    cdef const int64_t* given = NULL
+    if byte_strides is not None:
+        given = steps
+        _parse_strides(byte_strides, rank, steps)
+        for i in range(rank):
+            if steps[i] % item and lengths[i] > 1:
+                raise BufferError(f"a stride of {steps[i]} bytes is no whole number of elements of {item} bytes")
+            steps[i] = steps[i] // item
+    check(measure_layout(rank, lengths, given, element.width, Code.invalid_size, &reach))
+    if given is NULL:
+        row_major_strides(rank, lengths, steps)
+    if reach.count and (first <= reach.below or first + reach.above < first):
+        raise errors.InvalidArgument(f"{reach.below + reach.above} bytes around address {first:#x} are no memory")
+    storage = Storage(first - reach.below, reach.below + reach.above, owner=owner, space=space, memory=memory,
+                      device=device, driver=driver, host_accessible=host, readonly=readonly)
+    made = new_tensor(storage, element, first, rank, readonly)
+    memcpy(made.dims, lengths, rank * sizeof(int64_t))
+    memcpy(made.dims + rank, steps, rank * sizeof(int64_t))
+    return made
+
+
+def reshaped(Tensor tensor not None, dtype):
+    """A view of row-major bytes as one dimension of another element type of the same total size."""
+    cdef ElementType element = element_of(dtype)
+    cdef uint64_t nbytes = tensor.nbytes_()
+    if not is_row_major(tensor.rank, tensor.dims, tensor.steps()):
+        raise errors.InvalidArgument("the elements are not row-major without gaps; copy them first, with .contiguous()")
+    if element.width.packed or nbytes % element.width.bytes():
+        raise errors.InvalidArgument(f"{nbytes} bytes are no whole number of {element.dtype} elements")
+    cdef Tensor made = new_tensor(tensor.storage, element, tensor.first, 1, tensor._readonly)
+    made.dims[0] = <int64_t>(nbytes // element.width.bytes())
+    made.dims[1] = 1
+    return made

@@ -1,0 +1,52 @@
+"""Owns: which kind of memory a tensor gets when nobody names one, and the reason that is given for it.
+
+Must not know: how a kind is made.
+"""
+
+from __future__ import annotations
+
+from typing import Any, SupportsIndex
+
+from tensormem import errors
+from tensormem._core import Storage
+from tensormem.memories.kinds import TensorMemory
+from tensormem.memories.registry import allocate
+from tensormem.spaces import LogicalMemorySpace, main
+
+__all__ = ["allocate_for"]
+
+# What to try for a use, best first; whatever else is wanted is plain memory.
+_PREFERENCES: dict[str, tuple[TensorMemory, ...]] = {
+    "share": (TensorMemory.SHM,),
+    "gpu": (TensorMemory.DMA, TensorMemory.PBO, TensorMemory.MEM),
+}
+
+
+def allocate_for(
+    nbytes: SupportsIndex, use: str | None = None, space: LogicalMemorySpace = main, **options: Any
+) -> Storage:
+    """A storage of the best kind there is for `use`: "share", "gpu" or None; its `reason` says why it is this kind.
+
+    >>> allocate_for(64).reason
+    'nothing was asked for, and plain memory is always there'
+    """
+    if use is None:
+        storage = allocate(nbytes, TensorMemory.MEM, space, **options)
+        storage.reason = "nothing was asked for, and plain memory is always there"
+        return storage
+    if use not in _PREFERENCES:
+        raise errors.InvalidArgument(f"use is one of {', '.join(_PREFERENCES)}, not {use!r:.40}")
+    return _first_that_works(nbytes, use, space, options)
+
+
+def _first_that_works(nbytes: SupportsIndex, use: str, space: LogicalMemorySpace, options: dict[str, Any]) -> Storage:
+    refused: list[str] = []
+    for kind in _PREFERENCES[use]:
+        try:
+            storage = allocate(nbytes, kind, space, **options)
+        except errors.MemoryUnavailable as missing:
+            refused.append(f"no {kind}: {missing.reason}")
+            continue
+        storage.reason = "; ".join([f"the best for {use!r} that works here", *refused])
+        return storage
+    raise errors.MemoryUnavailable(str(_PREFERENCES[use][0]), "; ".join(refused))

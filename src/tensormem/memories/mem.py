@@ -1,0 +1,103 @@
+"""Owns: `mem`, memory of a resource: which resource serves a space, and in which space a resource's memory is.
+
+Must not know: tensors, and the other kinds of memory.
+"""
+
+from __future__ import annotations
+
+from tensormem import drivers, errors
+from tensormem._core import storage_from
+from tensormem.memories.kinds import TensorMemory
+from tensormem.mr import (
+    DeviceMemoryResource,
+    ManagedMemoryResource,
+    PinnedMemoryResource,
+    get_current_device_resource,
+)
+from tensormem.mr.current import get_pinned_resource
+from tensormem.spaces import LogicalMemorySpace, SpaceKind, gpu, main, managed, pinned
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import SupportsIndex
+
+    from tensormem._core import Driver, Storage, StreamLike
+
+__all__ = ["allocate", "place_of", "resource_of", "vendor_of"]
+
+_VENDORS = {"cuda": "cuda", "rocm": "rocm", "hip": "rocm"}
+
+
+def allocate(
+    nbytes: SupportsIndex | str,
+    space: LogicalMemorySpace = main,
+    *,
+    mr: DeviceMemoryResource | None = None,
+    stream: StreamLike | None = None,
+    alignment: SupportsIndex | None = None,
+    tag: str | None = None,
+) -> Storage:
+    """A storage of memory from `mr`, or from the resource that serves `space`.
+
+    >>> import tensormem as tm
+    >>> allocate(64, tm.main)
+    <Storage ...: 64 bytes of mem in main, 0x...>
+    """
+    return storage_from(resource_of(space) if mr is None else mr, nbytes, stream, alignment, tag)
+
+
+def resource_of(space: LogicalMemorySpace) -> DeviceMemoryResource:
+    """The resource that serves a space now: the current one of its device; for pinned memory, a pool of it.
+
+    Where nothing serves it, `MemoryUnavailable` with the reason.
+    """
+    if space is main:
+        return get_current_device_resource()
+    try:
+        if space is pinned:
+            return get_pinned_resource(_pinning_driver())
+        if space is managed:
+            return ManagedMemoryResource(drivers.gpu(0))
+        driver = drivers.gpu(space)
+        return get_current_device_resource(driver, driver.device)
+    except (errors.InvalidArgument, errors.DriverUnavailable) as refused:
+        raise errors.MemoryUnavailable(str(space), str(refused)) from None
+
+
+def _pinning_driver() -> Driver:
+    """Whoever copies from pinned memory has to know it: the first GPU's driver, or the host's where there is none."""
+    try:
+        return drivers.gpu(0)
+    except errors.DriverUnavailable:
+        return drivers.host()
+
+
+def vendor_of(driver: Driver) -> str | None:
+    """Whose GPU a driver drives: "cuda", "rocm", or None for the host."""
+    return _VENDORS.get(driver.name)
+
+
+def place_of(mr: DeviceMemoryResource) -> tuple[LogicalMemorySpace, TensorMemory, tuple[int, int], bool]:
+    """The space of a resource's memory, its kind, its DLPack device, and whether the CPU reaches it."""
+    space = _space_of(mr)
+    device_type, device_id = space.to_dlpack(vendor_of(mr.driver))
+    return space, TensorMemory.MEM, (int(device_type), device_id), mr.is_host_accessible
+
+
+def _space_of(mr: DeviceMemoryResource) -> LogicalMemorySpace:
+    if mr.is_managed:
+        return managed
+    if mr.driver.name == "host":
+        return pinned if isinstance(_leaf(mr), PinnedMemoryResource) else main
+    return pinned if mr.is_host_accessible else gpu(mr.device_ordinal)
+
+
+def _leaf(mr: DeviceMemoryResource) -> DeviceMemoryResource:
+    while mr.upstream_mr is not None:
+        mr = mr.upstream_mr
+    return mr
+
+
+def host_reaches(space: LogicalMemorySpace) -> bool:
+    """Whether the CPU can touch memory of this space."""
+    return space.kind is not SpaceKind.GPU

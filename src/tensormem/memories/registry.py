@@ -1,0 +1,102 @@
+"""Owns: which kinds of memory this process knows, and how each one makes a storage.
+
+A kind of your own comes in by `register_memory`, or by itself: the entry points of group `tensormem.memories` are
+looked at when a kind is asked for that nobody has registered yet. Must not know: any single kind but `mem`, which
+always works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from typing import Any, SupportsIndex
+
+from tensormem import errors
+from tensormem._core import Storage
+from tensormem.memories import mem
+from tensormem.memories.kinds import TensorMemory
+from tensormem.spaces import LogicalMemorySpace, main
+
+__all__ = ["MemoryProvider", "allocate", "providers", "register_memory", "unregister_memory"]
+
+GROUP = "tensormem.memories"
+
+
+MemoryProvider = Callable[..., Storage]
+"""What makes storages of one kind: called with a size, a space and options; raises `MemoryUnavailable` if it cannot."""
+
+_providers: dict[TensorMemory, MemoryProvider] = {TensorMemory.MEM: mem.allocate}
+
+
+def register_memory(kind: str, provider: MemoryProvider) -> TensorMemory:
+    """Say how storages of `kind` are made; gives the value that names it.
+
+    >>> kind = register_memory("toy", mem.allocate)
+    >>> str(allocate(16, kind).memory)
+    'mem'
+    >>> unregister_memory(kind)
+    """
+    named = TensorMemory.introduce(kind)
+    if not callable(provider):
+        raise errors.InvalidArgument(f"a provider of memory is called; {type(provider).__name__} cannot be")
+    if _providers.setdefault(named, provider) is not provider:
+        raise errors.InvalidArgument(f"{named} is already registered; unregister it first")
+    return named
+
+
+def unregister_memory(kind: TensorMemory | str) -> None:
+    """Say that `kind` cannot be made any more; what was made stays. `mem` cannot go."""
+    named = TensorMemory(kind)
+    if named is TensorMemory.MEM:
+        raise errors.InvalidArgument("mem is always there and cannot be unregistered")
+    if _providers.pop(named, None) is None:
+        raise errors.InvalidArgument(f"{named} is not registered")
+
+
+def providers() -> list[TensorMemory]:
+    """The kinds that can be asked for, those of installed packages included."""
+    for point in entry_points(group=GROUP):
+        _introduce(point.name)
+    return sorted(_providers)
+
+
+def allocate(
+    nbytes: SupportsIndex,
+    memory: TensorMemory | str = TensorMemory.MEM,
+    space: LogicalMemorySpace = main,
+    **options: Any,
+) -> Storage:
+    """A storage of the kind asked for, never of another. `MemoryUnavailable` says why not, and what to do.
+
+    >>> allocate(64, "mem").nbytes
+    64
+    """
+    return _provider(memory)(nbytes, space, **options)
+
+
+def _provider(memory: TensorMemory | str) -> MemoryProvider:
+    kind = memory if isinstance(memory, TensorMemory) else _named(memory)
+    provider = _providers.get(kind) or _introduce(kind)
+    if provider is None:
+        raise errors.MemoryUnavailable(str(kind), "nothing here makes it")
+    return provider
+
+
+def _named(text: str) -> TensorMemory:
+    try:
+        return TensorMemory(text)
+    except errors.InvalidMemoryType:
+        if _introduce(text) is None:
+            raise
+        return TensorMemory(text)
+
+
+def _introduce(kind: str) -> MemoryProvider | None:
+    """The provider that an installed package offers under this name."""
+    known = _providers.get(TensorMemory(kind)) if kind in list(_providers) else None
+    if known is not None:
+        return known
+    for point in entry_points(group=GROUP, name=str(kind)):
+        named = TensorMemory.introduce(point.name)
+        return _providers.setdefault(named, point.load())
+    return None

@@ -1,0 +1,189 @@
+"""Owns: what the compiled tensor asks of the rooms above it; installed by this package when it is imported.
+
+Every function here is one that a method of `Tensor` calls. Must not know: anything of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensormem import errors
+from tensormem._core import DeviceMemoryResource, Storage, StreamLike, Tensor, copy_on_host, empty, storage_from
+from tensormem.copy import clone, copy_into, to
+from tensormem.drivers import host
+from tensormem.memories.choice import allocate_for
+from tensormem.memories.kinds import TensorMemory
+from tensormem.memories.mem import place_of
+from tensormem.memories.registry import allocate as allocate_kind
+from tensormem.mr import get_current_device_resource
+from tensormem.spaces import LogicalMemorySpace, main
+from tensormem.tensor.pickling import reduce
+from tensormem.tensor.places import describe_place, foreign_place
+from tensormem.tensor.text import html, text
+from tensormem.tensor.values import encode, nested
+
+__all__ = [
+    "allocate",
+    "clone",
+    "copy_into",
+    "current_resource",
+    "device_numbers",
+    "empty_on_device",
+    "fill",
+    "foreign_place",
+    "html",
+    "numpy",
+    "order_after",
+    "place_of",
+    "reduce",
+    "text",
+    "to",
+    "to_device",
+    "tolist",
+]
+
+
+def allocate(
+    nbytes: int,
+    space: LogicalMemorySpace | str | None,
+    memory: TensorMemory | str | None,
+    mr: DeviceMemoryResource | None,
+    stream: StreamLike | None,
+    alignment: int | None,
+    tag: str | None,
+    use: str | None,
+) -> Storage:
+    """A storage for `empty`, where more was said than a size."""
+    if memory is not None and use is not None:
+        raise errors.InvalidArgument("say either the kind of memory or what it is for")
+    if mr is not None and memory not in (None, TensorMemory.MEM):
+        raise errors.InvalidArgument(f"a resource makes memory of kind mem, not {memory}")
+    wanted = None if space is None else LogicalMemorySpace.parse(space)
+    if mr is not None:
+        there = place_of(mr)[0]
+        if wanted is not None and wanted is not there:
+            raise errors.CrossSpaceError(wanted, there, what=f"{mr!r} is memory of {there}")
+        wanted = there
+    if nbytes == 0:
+        options = describe_place(main if wanted is None else wanted)
+        return Storage(0, 0, owner=None, host_accessible=options.pop("host"), **options)
+    if mr is not None:
+        return storage_from(mr, nbytes, stream, alignment, tag)
+    options = {name: value for name, value in (("stream", stream), ("alignment", alignment), ("tag", tag)) if value}
+    if memory is None:
+        return allocate_for(nbytes, use, wanted or main, **options)
+    return allocate_kind(nbytes, memory, wanted or main, **options)
+
+
+def current_resource() -> DeviceMemoryResource:
+    """The current resource of main memory."""
+    return get_current_device_resource()
+
+
+def fill(tensor: Tensor, value: object) -> None:
+    """Set every element of a tensor."""
+    if tensor.readonly:
+        raise errors.InvalidArgument("the tensor is read-only")
+    if not tensor.size:
+        return
+    one = _one(tensor, value)
+    if tensor.storage.host_accessible:
+        tensor.wait()
+        copy_on_host(tensor, one.broadcast_to(tensor.shape), host())
+        return
+    filled = empty(tensor.shape, tensor.dtype)
+    copy_on_host(filled, one.broadcast_to(tensor.shape), host())
+    tensor.copy_(filled.to(tensor.space))
+
+
+def _one(tensor: Tensor, value: object) -> Tensor:
+    from tensormem.tensor.making import from_buffer
+
+    return from_buffer(encode(value, tensor.dtype), tensor.dtype, ())
+
+
+def numpy(tensor: Tensor) -> Any:
+    """A NumPy array over the same bytes; what NumPy alone has no type for, in the types of ml_dtypes."""
+    import numpy
+
+    if not tensor.storage.host_accessible:
+        raise errors.CrossSpaceError(tensor.space, main)
+    if tensor.dtype.buffer_format is not None:
+        return numpy.asarray(tensor)
+    try:
+        import ml_dtypes
+
+        element = numpy.dtype(getattr(ml_dtypes, tensor.dtype.name))
+    except (ImportError, AttributeError):
+        raise errors.NotSupported(
+            f"NumPy has no {tensor.dtype}, and ml_dtypes, which might, is not installed"
+        ) from None
+    plain = f"uint{8 * tensor.itemsize}"
+    same = Tensor(tensor.storage, plain, tensor.shape, strides=tensor.strides, offset=tensor.offset)
+    return numpy.asarray(same.as_readonly() if tensor.readonly else same).view(element)
+
+
+def tolist(tensor: Tensor) -> Any:
+    """The values as nested lists."""
+    if not tensor.storage.host_accessible:
+        raise errors.CrossSpaceError(tensor.space, main)
+    return nested(tensor)
+
+
+def device_numbers(device: object) -> tuple[int, int]:
+    """DLPack's (device_type, device_id) of a space, its text, or the two numbers themselves."""
+    if isinstance(device, tuple):
+        device_type, device_id = device
+        return int(device_type), int(device_id)
+    if not isinstance(device, str | LogicalMemorySpace):
+        raise errors.InvalidSpace(device)
+    numbers: tuple[int, int] = describe_place(LogicalMemorySpace.parse(device))["device"]
+    return numbers
+
+
+def to_device(tensor: Tensor, wanted: tuple[int, int], copy: bool | None) -> Tensor:
+    """The tensor on another DLPack device, for its producer side: a copy, or `BufferError` where none is allowed."""
+    space = foreign_place(*wanted)[0]
+    if wanted == (1, 0) and tensor.storage.host_accessible and not copy:
+        return _as_cpu(tensor)
+    if copy is False:
+        raise BufferError(f"memory of {tensor.space} cannot be had on DLPack device {wanted} without a copy")
+    try:
+        moved = tensor.to(space, copy=True)
+    except errors.MemoryUnavailable as missing:
+        raise BufferError(str(missing)) from None
+    if moved.__dlpack_device__() != wanted:
+        raise BufferError(f"memory of {space} is DLPack device {moved.__dlpack_device__()} here, not {wanted}")
+    return moved
+
+
+def _as_cpu(tensor: Tensor) -> Tensor:
+    """The same bytes, called plain memory of the CPU, which they are as well."""
+    tensor.wait()
+    storage = tensor.storage
+    options = {**describe_place(main), "host_accessible": True}
+    del options["host"]
+    again = Storage(storage.ptr, storage.nbytes, owner=tensor, readonly=tensor.readonly, id=storage.id, **options)
+    return Tensor(again, tensor.dtype, tensor.shape, strides=tensor.strides, offset=tensor.offset)
+
+
+def order_after(tensor: Tensor, stream: object) -> None:
+    """Let the consumer's stream come after what writes the tensor, as DLPack numbers streams."""
+    storage = tensor.storage
+    if stream == -1:
+        return
+    if stream is not None and not isinstance(stream, int):
+        raise TypeError(f"a stream is a number or None, not {type(stream).__name__}")
+    rocm = storage.device[0] in (10, 11)
+    if stream is not None and (stream < -1 or (stream in (1, 2) if rocm else stream == 0)):
+        raise errors.StreamMisuse(0, what=f"DLPack has no stream {stream} for device type {storage.device[0]}")
+    if not storage.ready:
+        storage.wait()
+
+
+def empty_on_device(shape: tuple[int, ...], dtype: object, device: tuple[int, int]) -> Tensor:
+    """A new tensor on a DLPack device, for the allocator of the C exchange API."""
+    made = empty(shape, dtype, space=foreign_place(*device)[0])
+    if made.__dlpack_device__() != device:
+        raise BufferError(f"memory of {made.space} is DLPack device {made.__dlpack_device__()} here, not {device}")
+    return made

@@ -1,0 +1,94 @@
+"""Owns: the conformance suite that every kind of tensor memory passes, ours and yours.
+
+Joining it costs a class of a few lines:
+
+    class TestMyMemory(MemoryConformance):
+        def allocate(self, nbytes):
+            return my_provider(nbytes)
+
+Must not know: any particular kind.
+"""
+
+import copy
+import gc
+import pickle
+from itertools import pairwise
+
+import pytest
+
+from tensormem import errors
+from tensormem.memories import Storage, TensorMemory
+from tensormem.tensor import Tensor, from_dlpack
+
+__all__ = ["MemoryConformance"]
+
+
+class MemoryConformance:
+    """What every kind of memory that the CPU reaches promises. Subclass it, and say in `allocate` how one is made."""
+
+    def allocate(self, nbytes: int) -> Storage:
+        """A fresh storage of `nbytes`."""
+        raise NotImplementedError("say how to make the storage")
+
+    def live(self) -> int | None:
+        """How many storages of the kind are out, if it can tell; the suite then looks for leaks."""
+        return None
+
+    @pytest.mark.parametrize("nbytes", [1, 7, 64, 4096, 1_000_003])
+    def test_every_byte_can_be_written_and_read(self, nbytes: int) -> None:
+        storage = self.allocate(nbytes)
+        assert storage.nbytes >= nbytes and storage.host_accessible and not storage.readonly
+        view = memoryview(Tensor(storage, "uint8", nbytes))
+        view[:] = bytes(index % 251 for index in range(nbytes))
+        assert bytes(view) == bytes(index % 251 for index in range(nbytes))
+
+    def test_it_says_where_and_what_it_is(self) -> None:
+        storage = self.allocate(64)
+        assert isinstance(storage.memory, str) and TensorMemory(storage.memory) == storage.memory
+        assert storage.device == storage.space.to_dlpack()
+        assert storage.driver is not None
+
+    def test_addresses_suit_every_element_type(self) -> None:
+        assert self.allocate(64).ptr % 16 == 0
+
+    def test_storages_are_apart_and_have_identities_of_their_own(self) -> None:
+        storages = [self.allocate(100) for _ in range(20)]
+        ranges = sorted((storage.ptr, storage.ptr + storage.nbytes) for storage in storages)
+        assert all(before[1] <= after[0] for before, after in pairwise(ranges))
+        assert len({storage.id for storage in storages}) == 20
+
+    def test_tensors_over_it_work_in_every_way(self) -> None:
+        tensor = Tensor(self.allocate(24), "float32", (2, 3))
+        tensor.fill_(2.5)
+        assert tensor.T.tolist() == [[2.5, 2.5]] * 3
+        assert from_dlpack(tensor).aliases(tensor)
+        for again in (tensor.clone(), copy.deepcopy(tensor), pickle.loads(pickle.dumps(tensor, 5))):
+            assert again.tolist() == tensor.tolist() and not again.aliases(tensor)
+
+    def test_closing_waits_for_exports_and_refuses_use_afterwards(self) -> None:
+        storage = self.allocate(16)
+        view = memoryview(Tensor(storage, "uint8", 16))
+        with pytest.raises(BufferError):
+            storage.close()
+        view.release()
+        storage.close()
+        storage.close()
+        with pytest.raises(errors.UseAfterFree):
+            Tensor(storage, "uint8", 16)
+
+    def test_nothing_stays_behind(self) -> None:
+        before = self.live()
+        kept = [self.allocate(1000) for _ in range(10)]
+        kept[0].close()
+        view = Tensor(kept[1], "uint8", 10)[3:]
+        del kept
+        gc.collect()
+        assert view.tolist() is not None
+        del view
+        gc.collect()
+        assert self.live() == before
+
+    def test_impossible_sizes_are_refused(self) -> None:
+        for nbytes in (-1, 2**63):
+            with pytest.raises((errors.TensormemError, ValueError, OverflowError, MemoryError)):
+                self.allocate(nbytes)
