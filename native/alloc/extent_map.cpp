@@ -1,6 +1,7 @@
 #include "alloc/extent_map.hpp"
 
 #include <iterator>
+#include <utility>
 
 #include "base/align.hpp"
 #include "base/invariant.hpp"
@@ -11,39 +12,40 @@ ExtentMap::ExtentMap(std::uint64_t capacity) : capacity_(capacity) {
   if (capacity != 0) add(0, capacity);
 }
 
+ExtentMap::Free::node_type ExtentMap::new_place() {
+  if (spare_places_.empty()) spare_places_.emplace(0, 0);
+  return spare_places_.extract(spare_places_.begin());
+}
+
+ExtentMap::Sizes::node_type ExtentMap::new_size() {
+  if (spare_sizes_.empty()) spare_sizes_.emplace(0, 0);
+  return spare_sizes_.extract(spare_sizes_.begin());
+}
+
 void ExtentMap::add(std::uint64_t offset, std::uint64_t size) {
-  const auto at = free_.emplace(offset, size).first;
-  try {
-    by_size_.emplace(size, offset);
-  } catch (...) {
-    free_.erase(at);
-    throw;
-  }
+  auto placed = new_place();
+  auto sized = new_size();
+  placed.key() = offset;
+  placed.mapped() = size;
+  sized.value() = {size, offset};
+  free_.insert(std::move(placed));
+  by_size_.insert(std::move(sized));
   total_free_ += size;
 }
 
 void ExtentMap::forget(Free::iterator extent) noexcept {
   total_free_ -= extent->second;
-  by_size_.erase({extent->second, extent->first});
-  free_.erase(extent);
+  spare_sizes_.insert(by_size_.extract({extent->second, extent->first}));
+  spare_places_.insert(free_.extract(extent));
 }
 
 // Takes [offset, offset + size) out of a free extent; the new parts are added before the old one goes.
 void ExtentMap::cut(Free::iterator extent, std::uint64_t offset, std::uint64_t size) {
   const std::uint64_t start = extent->first;
   const std::uint64_t end = start + extent->second;
-  const bool has_rest = offset + size != end;
-  if (has_rest) add(offset + size, end - offset - size);
+  if (offset + size != end) add(offset + size, end - offset - size);
   if (offset == start) return forget(extent);
-  try {
-    by_size_.emplace(offset - start, start);
-  } catch (...) {
-    if (has_rest) forget(free_.find(offset + size));
-    throw;
-  }
-  by_size_.erase({end - start, start});
-  extent->second = offset - start;
-  total_free_ -= end - offset;
+  resize(extent, start, offset - start);
 }
 
 bool ExtentMap::take(std::uint64_t size, std::uint64_t alignment, std::uint64_t* offset, std::uint64_t end) {

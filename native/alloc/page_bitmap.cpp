@@ -12,7 +12,7 @@ constexpr std::uint64_t kOnes = ~0ULL;
 std::uint64_t words_for(std::uint64_t bits) { return (bits + 63) / 64; }
 
 // The first bit at or after `from` in `words` read through `flip`, or kNone.
-std::uint64_t scan(const std::vector<std::uint64_t>& words, std::uint64_t from, std::uint64_t flip) {
+std::uint64_t scan(const LazyArray<std::uint64_t>& words, std::uint64_t from, std::uint64_t flip) {
   std::uint64_t word = from / 64;
   if (word >= words.size()) return PageBitmap::kNone;
   std::uint64_t bits = (words[word] ^ flip) & (kOnes << (from % 64));

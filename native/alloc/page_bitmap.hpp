@@ -1,10 +1,12 @@
 // Owns: one bit a page for up to millions of pages, with two summaries above, so that asking about any range, counting
-// all, and finding the next page of a kind take a few words however many pages there are.
+// all, and finding the next page of a kind take a few words however many pages there are. Words never written cost no
+// memory.
 // Must not know: what a set bit means. Not thread-safe: the owner's lock guards it.
 #pragma once
 
 #include <cstdint>
-#include <vector>
+
+#include "base/lazy_array.hpp"
 
 namespace tensormem {
 
@@ -38,9 +40,9 @@ class PageBitmap {
 
   std::uint64_t size_ = 0;
   std::uint64_t count_ = 0;
-  std::vector<std::uint64_t> words_;
-  std::vector<std::uint64_t> any_;   // a bit for each word that has a set bit
-  std::vector<std::uint64_t> full_;  // a bit for each word that has no clear bit
+  LazyArray<std::uint64_t> words_;
+  LazyArray<std::uint64_t> any_;   // a bit for each word that has a set bit
+  LazyArray<std::uint64_t> full_;  // a bit for each word that has no clear bit
 };
 
 }  // namespace tensormem

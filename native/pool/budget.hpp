@@ -17,6 +17,8 @@ class Budget {
   // All of `bytes`, or `out_of_physical_memory(requested, available)` and nothing. May ask others to give back, so
   // callers hold no lock.
   virtual Status claim(std::uint64_t bytes) noexcept = 0;
+  // The same for what is nice to have (pages made ahead): asks nobody to give back.
+  virtual Status try_claim(std::uint64_t bytes) noexcept { return claim(bytes); }
   virtual void give_back(std::uint64_t bytes) noexcept = 0;
   virtual std::uint64_t limit() const noexcept = 0;
   virtual std::uint64_t used() const noexcept = 0;

@@ -35,12 +35,13 @@ PageCache::PageCache(Driver& driver, std::int32_t device, std::uint64_t base, st
 PageCache::~PageCache() {
   if (thread_ != nullptr && owner_ != getpid()) {
     (void)thread_.release();  // it is not in this process
+    (void)called_.release();
   } else if (thread_ != nullptr) {
     {
       const std::lock_guard lock(mutex_);
       stopping_ = true;
     }
-    wanted_.notify_all();
+    wake();
     thread_->join();
   }
   (void)trim(0);
@@ -73,13 +74,15 @@ Status PageCache::make(std::uint64_t home, Page* page) noexcept {
   return {};
 }
 
-void PageCache::unmake(const Page& page) noexcept {
+void PageCache::destroy(const Page& page) noexcept {
   (void)driver_.physical_destroy(page.physical).ok();
-  {
-    const std::lock_guard lock(mutex_);
-    if (page.home != Page::kHomeless) homes_.clear(page.home);
-  }
+  const std::lock_guard lock(mutex_);
+  if (page.home != Page::kHomeless) homes_.clear(page.home);
   held_ -= 1;
+}
+
+void PageCache::unmake(const Page& page) noexcept {
+  destroy(page);
   budget_->give_back(page_bytes_);
 }
 
@@ -102,9 +105,10 @@ void PageCache::keep(const Page& page) noexcept {
 
 // --- Pages ---------------------------------------------------------------------------------------------------------
 
-Status PageCache::take(const std::vector<std::uint64_t>& homes, std::vector<Page>* pages) noexcept try {
+Status PageCache::take(const std::vector<std::uint64_t>& homes, std::vector<Page>* pages, bool needed) noexcept try {
   std::vector<Page> taken(homes.size());
   std::vector<std::size_t> missing;
+  missing.reserve(homes.size());  // from here on nothing throws
   {
     const std::lock_guard lock(mutex_);
     for (std::size_t i = 0; i < homes.size(); ++i) {
@@ -113,23 +117,20 @@ Status PageCache::take(const std::vector<std::uint64_t>& homes, std::vector<Page
     while (!missing.empty() && pop_any(&taken[missing.back()])) missing.pop_back();
   }
   wake();
+  const std::uint64_t lacking = missing.size() * page_bytes_;
   Status status;
-  if (!missing.empty()) status = budget_->claim(missing.size() * page_bytes_);
-  if (!status.ok()) {
-    std::erase_if(taken, [](const Page& page) { return page.physical == kNoPhysical; });
-    put_back(taken);
-    return status;
-  }
-  std::size_t made = 0;
-  while (made < missing.size() && status.ok()) {
-    const std::size_t at = missing[made];
-    status = make(homes[at], &taken[at]);
-    if (status.ok()) ++made;
+  if (lacking != 0) status = needed ? budget_->claim(lacking) : budget_->try_claim(lacking);
+  if (status.ok()) {
+    status = make_all(homes, missing, &taken);
+    if (!status.ok()) budget_->give_back(lacking);
   }
   if (!status.ok()) {
-    budget_->give_back((missing.size() - made) * page_bytes_);
-    for (std::size_t i = 0; i < made; ++i) unmake(std::exchange(taken[missing[i]], Page{}));
     std::erase_if(taken, [](const Page& page) { return page.physical == kNoPhysical; });
+    // The caller asked for all of them, and the cached ones could have been had.
+    if (status.code() == Code::out_of_physical_memory) {
+      status.set_fact(0, status.failure().facts[0] + taken.size() * page_bytes_);
+      status.set_fact(1, status.failure().facts[1] + taken.size() * page_bytes_);
+    }
     put_back(taken);
     return status;
   }
@@ -140,15 +141,29 @@ Status PageCache::take(const std::vector<std::uint64_t>& homes, std::vector<Page
   return Status::fail(Code::out_of_memory, "no memory to note pages", homes.size() * sizeof(Page));
 }
 
+// All of the missing ones, which the budget has admitted, or none.
+Status PageCache::make_all(const std::vector<std::uint64_t>& homes, const std::vector<std::size_t>& missing,
+                           std::vector<Page>* pages) noexcept {
+  for (std::size_t made = 0; made < missing.size(); ++made) {
+    Status status = make(homes[missing[made]], &(*pages)[missing[made]]);
+    if (status.ok()) continue;
+    while (made-- > 0) destroy(std::exchange((*pages)[missing[made]], Page{}));
+    return status;
+  }
+  return {};
+}
+
 void PageCache::put_back(const std::vector<Page>& pages) noexcept {
   std::size_t kept = 0;
-  {
+  const bool may_keep = !is_over_budget();
+  if (may_keep) {
     const std::lock_guard lock(mutex_);
     while (kept < pages.size() && kept_homes_.count() < high_pages_ && pages[kept].home != Page::kHomeless) {
       keep(pages[kept++]);
     }
   }
   for (std::size_t i = kept; i < pages.size(); ++i) unmake(pages[i]);
+  if (kept != pages.size()) wake();  // there is budget again
 }
 
 std::uint64_t PageCache::trim(std::uint64_t keep_pages) noexcept {
@@ -173,7 +188,7 @@ std::uint64_t PageCache::step_ahead(std::uint64_t most) noexcept {
       if (made == most || kept_homes_.count() >= low_pages_) return made;
     }
     Page page;
-    if (!budget_->claim(page_bytes_).ok()) return made;
+    if (!budget_->try_claim(page_bytes_).ok()) return made;  // never at the cost of others
     if (!make(Page::kHomeless, &page).ok()) {
       budget_->give_back(page_bytes_);
       return made;
@@ -190,20 +205,22 @@ std::uint64_t PageCache::step_ahead(std::uint64_t most) noexcept {
 void PageCache::run_ahead() noexcept {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    const bool is_low = kept_homes_.count() < low_pages_;
-    std::uint64_t made = 0;
-    if (is_low) {
-      lock.unlock();
-      made = step_ahead(kStepPages);
-      lock.lock();
-    }
+    const std::uint64_t seen = calls_;
+    lock.unlock();
+    const std::uint64_t made = step_ahead(kStepPages);
+    lock.lock();
     // Full, or nothing to be had: until somebody takes or gives.
-    if (made == 0 && !stopping_) wanted_.wait(lock);
+    if (made == 0) called_->wait(lock, [&] { return stopping_ || calls_ != seen; });
   }
 }
 
 void PageCache::wake() noexcept {
-  if (thread_ != nullptr) wanted_.notify_one();
+  if (thread_ == nullptr || owner_ != getpid()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    ++calls_;
+  }
+  called_->notify_one();
 }
 
 // --- Looking -------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 // Must not know: which pages are mapped where.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -43,9 +44,9 @@ class PageCache {
   PageCache& operator=(const PageCache&) = delete;
 
   // A page for each of `homes`, from the cache or new; all of them or none, and what was made is unmade. Calls the
-  // budget and the driver: hold no lock.
-  Status take(const std::vector<std::uint64_t>& homes, std::vector<Page>* pages) noexcept;
-  // Keeps pages up to the high water and gives back the rest.
+  // budget and the driver: hold no lock. Pages that are nice to have are not taken from others.
+  Status take(const std::vector<std::uint64_t>& homes, std::vector<Page>* pages, bool needed = true) noexcept;
+  // Keeps pages up to the high water and gives back the rest; all of them while more is used than the budget allows.
   void put_back(const std::vector<Page>& pages) noexcept;
   // Gives cached pages back until at most `keep_pages` are left; says how many went.
   std::uint64_t trim(std::uint64_t keep_pages) noexcept;
@@ -63,13 +64,17 @@ class PageCache {
 
  private:
   Status make(std::uint64_t home, Page* page) noexcept;
-  void unmake(const Page& page) noexcept;
+  Status make_all(const std::vector<std::uint64_t>& homes, const std::vector<std::size_t>& missing,
+                  std::vector<Page>* pages) noexcept;
+  void destroy(const Page& page) noexcept;
+  void unmake(const Page& page) noexcept;  // and gives its share of the budget back
   std::uint64_t find_home(std::uint64_t wish) noexcept;
   bool pop_home(std::uint64_t home, Page* page) noexcept;
   bool pop_any(Page* page) noexcept;
   void keep(const Page& page) noexcept;
   void run_ahead() noexcept;
   void wake() noexcept;
+  bool is_over_budget() const noexcept { return budget_->used() > budget_->limit(); }
 
   Driver& driver_;
   const std::int32_t device_;
@@ -88,7 +93,9 @@ class PageCache {
   std::uint64_t low_pages_;
   std::uint64_t high_pages_;
   bool stopping_ = false;
-  std::condition_variable wanted_;
+  std::uint64_t calls_ = 0;  // of the thread; what came while it worked is not lost
+  // Of its own, because the child of a fork can never destroy it: the waiting thread is not there to leave it.
+  std::unique_ptr<std::condition_variable> called_ = std::make_unique<std::condition_variable>();
   std::int64_t owner_ = 0;  // the process whose thread it is
   std::unique_ptr<std::thread> thread_;
 };

@@ -10,13 +10,21 @@
 
 namespace tensormem {
 
+namespace {
+
+Status check_resizable(const PoolBlock& block) {
+  if (!block.suspended) return {};
+  return Status::fail(Code::invalid_argument, "the block is suspended: resume it first");
+}
+
+}  // namespace
+
 Status VirtualMemoryPool::resize(PoolBlockId id, std::uint64_t size) noexcept {
   if (size == 0 || size > capacity()) {
     return Status::fail(Code::invalid_size, size == 0 ? "no bytes asked for" : "larger than the pool", size);
   }
   PoolBlock block;
   TM_TRY(find(id, &block));
-  if (block.suspended) return Status::fail(Code::invalid_argument, "the block is suspended: resume it first");
   return size <= block.size ? shrink(id, size) : grow(id, size);
 }
 
@@ -26,6 +34,8 @@ Status VirtualMemoryPool::shrink(PoolBlockId id, std::uint64_t size) noexcept tr
   Blocks::iterator at;
   TM_TRY(find_block(id, &at));
   PoolBlock& block = at->second;
+  TM_TRY(check_resizable(block));
+  if (size >= block.size) return {};
   if (block.holds != 0) return Status::fail(Code::still_held, "", base() + block.offset, block.holds);
   Uses until;
   TM_TRY(pending_uses(block.uses, kDefaultStream, &until));
@@ -46,29 +56,71 @@ Status VirtualMemoryPool::shrink(PoolBlockId id, std::uint64_t size) noexcept tr
   return Status::fail(Code::out_of_memory, "no memory for the books of a pool", sizeof(PoolBlock));
 }
 
+// The pages that a block gets when it grows to `size` where it is.
+VirtualMemoryPool::PageSpan VirtualMemoryPool::added_span(const PoolBlock& block, std::uint64_t size) const noexcept {
+  const std::uint64_t before = span_of(block.offset, block.size).end();
+  return {before, span_of(block.offset, size).end() - before};
+}
+
+// The addresses are the caller's affair.
+Status VirtualMemoryPool::extend(PoolBlock& block, std::uint64_t size, Work& work) {
+  const PageSpan added = added_span(block, size);
+  TM_TRY(map_missing(missing_in(added), work));
+  add_references(added);
+  live_bytes_ += size - block.size;
+  block.size = size;
+  block.extent = align_up(size, kGranule);
+  return {};
+}
+
 Status VirtualMemoryPool::grow_in_place(Blocks::iterator at, std::uint64_t size, Work& work, PageSpan* missing) {
   PoolBlock& block = at->second;
-  const std::uint64_t extent = align_up(size, kGranule);
-  const std::uint64_t more = extent - block.extent;
-  const PageSpan before = span_of(block.offset, block.size);
-  const PageSpan after = span_of(block.offset, size);
-  const PageSpan added{before.end(), after.end() - before.end()};
-  const PageSpan needed = missing_in(added);
+  const PageSpan needed = missing_in(added_span(block, size));
   if (needed.count > work.available()) {
     *missing = needed;
     return {};
   }
-  if (more != 0) (void)extents_.take_at(block.offset + block.extent, more);
-  Status status = map_missing(needed, work);
+  const std::uint64_t old_end = block.offset + block.extent;
+  const std::uint64_t more = align_up(size, kGranule) - block.extent;
+  if (more != 0) (void)extents_.take_at(old_end, more);
+  Status status = extend(block, size, work);
+  if (!status.ok() && more != 0) extents_.give_back(old_end, more);
+  return status;
+}
+
+// Moves it as it is, and lets it grow there. Both places are taken until it has; if it cannot, it goes back.
+Status VirtualMemoryPool::grow_elsewhere(Blocks::iterator at, std::uint64_t size, Work& work, PageSpan* missing) {
+  PoolBlock& block = at->second;
+  const std::uint64_t extent = align_up(size, kGranule);
+  const std::uint64_t from = block.offset;
+  const std::uint64_t old_extent = block.extent;
+  const std::uint64_t generation = block.generation;
+  std::uint64_t to = 0;
+  if (!extents_.take(extent, size >= page_bytes() ? page_bytes() : block.alignment, &to)) {
+    return Status::fail(Code::out_of_virtual_memory, "no free run of addresses is that long", size);
+  }
+  const PageSpan needed = missing_in(span_of(to, size));
+  if (needed.count > work.available()) {
+    extents_.give_back(to, extent);
+    *missing = needed;
+    return {};
+  }
+  CompactionReport unseen;
+  Status status = slide(at, to, work, &unseen);
   if (!status.ok()) {
-    if (more != 0) extents_.give_back(block.offset + block.extent, more);
+    extents_.give_back(to, extent);
     return status;
   }
-  add_references(added);
-  live_bytes_ += size - block.size;
-  block.size = size;
-  block.extent = extent;
-  return {};
+  status = extend(block, size, work);
+  const bool is_back = !status.ok() && slide(blocks_.find(to), from, work, &unseen).ok();
+  if (is_back) {
+    block.generation = generation;
+    extents_.give_back(to, extent);
+    return status;
+  }
+  extents_.give_back(from, old_extent);
+  if (block.extent != extent) extents_.give_back(to + block.extent, extent - block.extent);
+  return status;
 }
 
 Status VirtualMemoryPool::grow(PoolBlockId id, std::uint64_t size) noexcept {
@@ -76,38 +128,17 @@ Status VirtualMemoryPool::grow(PoolBlockId id, std::uint64_t size) noexcept {
     Blocks::iterator at;
     TM_TRY(find_block(id, &at));
     PoolBlock& block = at->second;
+    TM_TRY(check_resizable(block));
+    if (size <= block.size) return {};
     const std::uint64_t extent = align_up(size, kGranule);
-    const std::uint64_t more = extent > block.extent ? extent - block.extent : 0;
-    if (more == 0 || extents_.is_free(block.offset + block.extent, more)) {
-      return grow_in_place(at, std::max(size, block.size), work, missing);
+    if (extent == block.extent || extents_.is_free(block.offset + block.extent, extent - block.extent)) {
+      return grow_in_place(at, size, work, missing);
     }
     if (!can_move(block)) {
       return Status::fail(Code::out_of_virtual_memory, "the addresses behind the block are taken, and it cannot move",
                           size);
     }
-    const std::uint64_t boundary = size >= page_bytes() ? page_bytes() : block.alignment;
-    std::uint64_t to = 0;
-    if (!extents_.take(extent, boundary, &to)) {
-      return Status::fail(Code::out_of_virtual_memory, "no free run of addresses is that long", size);
-    }
-    // As many pages as it takes at most, before anything moves.
-    const PageSpan needed = missing_in(span_of(to, size));
-    if (needed.count > work.available()) {
-      extents_.give_back(to, extent);
-      *missing = needed;
-      return {};
-    }
-    extents_.give_back(to + block.extent, extent - block.extent);  // it moves as it is, and grows there
-    CompactionReport unseen;
-    const std::uint64_t from = block.offset;
-    Status status = slide(at, to, work, &unseen);
-    if (!status.ok()) {
-      extents_.give_back(to, block.extent);
-      return status;
-    }
-    extents_.give_back(from, block.extent);
-    block.alignment = boundary;
-    return grow_in_place(blocks_.find(to), size, work, missing);
+    return grow_elsewhere(at, size, work, missing);
   });
 }
 
@@ -164,7 +195,7 @@ Status VirtualMemoryPool::slide(Blocks::iterator at, std::uint64_t to, Work& wor
   const bool tail_is_alone = is_large && rest != 0 && references_[before.first + full] == 1;
   const bool place_is_empty = is_large && rest != 0 && references_[tail_to] == (lies_in(tail_to, before) ? 1U : 0U);
   const std::uint64_t moving = full + (tail_is_alone && place_is_empty ? 1 : 0);
-  report->moves.reserve(report->moves.size() + 1);
+  if (report->moves.size() == report->moves.capacity()) report->moves.reserve(2 * report->moves.size() + 8);
   TM_TRY(pages_->move(before.first, after.first, moving));
   const auto move_back = [&] { (void)pages_->move(after.first, before.first, moving).ok(); };
 
@@ -183,7 +214,7 @@ Status VirtualMemoryPool::slide(Blocks::iterator at, std::uint64_t to, Work& wor
       while (gone.count != 0 && stays(gone.end() - 1)) --gone.count;
       if (status.ok() && gone.count != 0) status = pages_->unmap(gone.first, gone.count, &work.loose());
       if (!status.ok() && fresh.count != 0) (void)pages_->unmap(fresh.first, fresh.count, &work.loose()).ok();
-      if (status.ok()) report->released_pages += gone.count > fresh.count ? gone.count - fresh.count : 0;
+      if (status.ok()) report->released_pages += gone.count - std::min(gone.count, fresh.count);
     }
     if (!status.ok()) {
       move_back();
@@ -191,7 +222,7 @@ Status VirtualMemoryPool::slide(Blocks::iterator at, std::uint64_t to, Work& wor
     }
     report->copied_bytes += rest;
   }
-  for (std::uint64_t page = before.first; page < before.end(); ++page) --references_[page];
+  remove_references(before);
   add_references(after);
   report->remapped_pages += moving;
   move_note(at, to, report);

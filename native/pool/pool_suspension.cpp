@@ -1,5 +1,5 @@
 // How blocks of the pool give up their memory and keep their addresses. Where their contents go is the caller's affair:
-// it copies them away before, and back after.
+// it copies them away before, and back after, and holds the blocks meanwhile.
 #include <new>
 #include <utility>
 
@@ -8,19 +8,34 @@
 
 namespace tensormem {
 
-Status VirtualMemoryPool::list_tagged(TagId tag, bool suspended, std::vector<PoolBlock>* blocks) noexcept try {
+Status VirtualMemoryPool::check_suspendable(const PoolBlock& block, std::uint32_t own_holds) noexcept {
+  if (block.holds != own_holds) return Status::fail(Code::still_held, "", base() + block.offset, block.holds);
+  bool passed = false;
+  TM_TRY(order_.are_done(block.uses, &passed));
+  if (passed) return {};
+  return Status::fail(Code::stream_misuse, "a stream still uses memory of this tag", block.uses.front().stream);
+}
+
+Status VirtualMemoryPool::hold_tagged(TagId tag, std::vector<PoolBlock>* blocks) noexcept try {
   const std::lock_guard lock(mutex_);
   std::vector<PoolBlock> found;
   for (const auto& [offset, block] : blocks_) {
-    if (block.tag != tag || block.suspended != suspended) continue;
-    if (block.holds != 0) return Status::fail(Code::still_held, "", base() + offset, block.holds);
-    bool passed = false;
-    TM_TRY(order_.are_done(block.uses, &passed));
-    if (!passed) {
-      return Status::fail(Code::stream_misuse, "a stream still uses memory of this tag", block.uses.front().stream);
-    }
+    if (block.tag != tag || block.suspended) continue;
+    TM_TRY(check_suspendable(block, 0));
     found.push_back(block);
-    found.back().uses.clear();
+  }
+  for (const PoolBlock& block : found) blocks_.find(block.offset)->second.holds += 1;
+  *blocks = std::move(found);
+  return {};
+} catch (const std::bad_alloc&) {
+  return Status::fail(Code::out_of_memory, "no memory to list blocks", sizeof(PoolBlock));
+}
+
+Status VirtualMemoryPool::list_suspended(TagId tag, std::vector<PoolBlock>* blocks) const noexcept try {
+  const std::lock_guard lock(mutex_);
+  std::vector<PoolBlock> found;
+  for (const auto& [offset, block] : blocks_) {
+    if (block.tag == tag && block.suspended) found.push_back(block);
   }
   *blocks = std::move(found);
   return {};
@@ -28,47 +43,61 @@ Status VirtualMemoryPool::list_tagged(TagId tag, bool suspended, std::vector<Poo
   return Status::fail(Code::out_of_memory, "no memory to list blocks", sizeof(PoolBlock));
 }
 
-Status VirtualMemoryPool::suspend(const std::vector<PoolBlockId>& ids) noexcept try {
+bool VirtualMemoryPool::has_suspended(std::uint64_t suspension) const noexcept {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [offset, block] : blocks_) {
+    if (block.suspended && block.suspension == suspension) return true;
+  }
+  return false;
+}
+
+// --- Suspend -------------------------------------------------------------------------------------------------------
+
+Status VirtualMemoryPool::suspend(const std::vector<PoolBlockId>& ids, std::uint64_t suspension) noexcept try {
   Work work(*pages_);
   const std::lock_guard lock(mutex_);
   std::vector<Blocks::iterator> found(ids.size());
   for (std::size_t i = 0; i < ids.size(); ++i) {
     TM_TRY(find_block(ids[i], &found[i]));
     if (found[i]->second.suspended) return Status::fail(Code::invalid_argument, "the block is suspended already");
-    if (found[i]->second.holds != 0) {
-      return Status::fail(Code::still_held, "", base() + found[i]->first, found[i]->second.holds);
-    }
-    bool passed = false;
-    TM_TRY(order_.are_done(found[i]->second.uses, &passed));
-    if (!passed) {
-      return Status::fail(Code::stream_misuse, "a stream still uses memory of this tag",
-                          found[i]->second.uses.front().stream);
-    }
+    TM_TRY(check_suspendable(found[i]->second, 1));
   }
   for (std::size_t i = 0; i < found.size(); ++i) {
     PoolBlock& block = found[i]->second;
     Status status = drop_references(span_of(block.offset, block.size), work);
     if (!status.ok()) {
-      // Their pages are still here, in the work, in the order in which they were taken; the last one back first.
-      while (i-- > 0) {
-        PoolBlock& back = found[i]->second;
-        const PageSpan missing = missing_in(span_of(back.offset, back.size));
-        const std::uint64_t loose = work.available();
-        if (!pages_->map(missing.first, work.pages() + loose - missing.count, missing.count).ok()) continue;
-        work.loose().resize(loose - missing.count);
-        add_references(span_of(back.offset, back.size));
-        back.suspended = false;
-        suspended_bytes_ -= back.size;
-      }
+      undo_suspension(found, i, work);
       return status;
     }
     block.suspended = true;
     suspended_bytes_ += block.size;
   }
+  for (const auto& at : found) {
+    at->second.uses.clear();
+    if (suspension != 0) at->second.suspension = suspension;
+    release_hold(at, work);
+  }
   return {};
 } catch (const std::bad_alloc&) {
   return Status::fail(Code::out_of_memory, "no memory for the books of a pool", ids.size() * sizeof(PoolBlockId));
 }
+
+// The pages of the first `count` are still here, in the work, in the order in which they were taken, with their
+// contents; the last one goes back first.
+void VirtualMemoryPool::undo_suspension(const std::vector<Blocks::iterator>& found, std::size_t count, Work& work) {
+  while (count-- > 0) {
+    PoolBlock& back = found[count]->second;
+    const PageSpan missing = missing_in(span_of(back.offset, back.size));
+    const std::uint64_t kept = work.available() - missing.count;
+    if (missing.count != 0 && !pages_->map(missing.first, work.pages() + kept, missing.count).ok()) return;
+    work.loose().resize(kept);
+    add_references(span_of(back.offset, back.size));
+    back.suspended = false;
+    suspended_bytes_ -= back.size;
+  }
+}
+
+// --- Resume --------------------------------------------------------------------------------------------------------
 
 Status VirtualMemoryPool::resume(const std::vector<PoolBlockId>& ids) noexcept try {
   Work work(*pages_);
@@ -76,6 +105,7 @@ Status VirtualMemoryPool::resume(const std::vector<PoolBlockId>& ids) noexcept t
     std::vector<PageSpan> missing;
     {
       const std::lock_guard lock(mutex_);
+      (void)reap_locked(work).ok();
       std::vector<Blocks::iterator> found(ids.size());
       std::uint64_t needed = 0;
       std::uint64_t reached = 0;  // blocks come in the order of addresses, so a shared page is counted once
@@ -91,11 +121,14 @@ Status VirtualMemoryPool::resume(const std::vector<PoolBlockId>& ids) noexcept t
       if (needed <= work.available()) return resume_all(found, work);
     }
     std::uint64_t have = work.available();
+    std::vector<std::uint64_t> homes;
     for (const PageSpan& span : missing) {
-      const std::uint64_t skip = have < span.count ? have : span.count;
-      have -= skip;
-      if (span.count != skip) TM_TRY(work.take(span.first + skip, span.count - skip));
+      for (std::uint64_t page = span.first; page < span.end(); ++page) {
+        if (have == 0) homes.push_back(page);
+        if (have != 0) --have;
+      }
     }
+    TM_TRY(work.take(homes));
   }
 } catch (const std::bad_alloc&) {
   return Status::fail(Code::out_of_memory, "no memory for the books of a pool", ids.size() * sizeof(PoolBlockId));
@@ -112,6 +145,7 @@ Status VirtualMemoryPool::resume_all(const std::vector<Blocks::iterator>& found,
         if (!drop_references(span_of(back.offset, back.size), work).ok()) continue;
         back.suspended = true;
         back.generation -= 1;
+        back.holds -= 1;
         suspended_bytes_ += back.size;
       }
       return status;
@@ -119,6 +153,7 @@ Status VirtualMemoryPool::resume_all(const std::vector<Blocks::iterator>& found,
     add_references(span);
     block.suspended = false;
     block.generation += 1;
+    block.holds += 1;
     suspended_bytes_ -= block.size;
   }
   return {};

@@ -23,15 +23,26 @@ class VirtualMemoryPool::Work {
   const Page* pages() const noexcept { return loose_.data(); }
   void used(std::uint64_t count) { loose_.erase(loose_.begin(), loose_.begin() + static_cast<std::ptrdiff_t>(count)); }
   // Hold no lock.
-  Status take(std::uint64_t first, std::uint64_t count) noexcept try {
-    std::vector<std::uint64_t> homes(count);
-    for (std::uint64_t i = 0; i < count; ++i) homes[i] = first + i;
+  Status take(const std::vector<std::uint64_t>& homes, bool needed = true) noexcept try {
+    loose_.reserve(loose_.size() + homes.size());
     std::vector<Page> more;
-    TM_TRY(pages_.cache().take(homes, &more));
+    TM_TRY(pages_.cache().take(homes, &more, needed));
     loose_.insert(loose_.end(), more.begin(), more.end());
     return {};
   } catch (const std::bad_alloc&) {
+    return Status::fail(Code::out_of_memory, "no memory to note pages", homes.size() * sizeof(Page));
+  }
+  Status take(std::uint64_t first, std::uint64_t count, bool needed = true) noexcept try {
+    std::vector<std::uint64_t> homes(count);
+    for (std::uint64_t i = 0; i < count; ++i) homes[i] = first + i;
+    return take(homes, needed);
+  } catch (const std::bad_alloc&) {
     return Status::fail(Code::out_of_memory, "no memory to note pages", count * sizeof(Page));
+  }
+  // Until there are so many, wherever they belong; not at the cost of others. Hold no lock.
+  Status take_for_now(std::uint64_t count) noexcept {
+    if (count <= available()) return {};
+    return take(0, count - available(), false);
   }
   std::vector<Page>& loose() noexcept { return loose_; }
 

@@ -1,4 +1,5 @@
-// Places, references and streams. Growing, compaction and suspension have files of their own beside this one.
+// Blocks, references and streams. Places that callers name, growing, compaction and suspension have files of their own
+// beside this one.
 #include "pool/virtual_memory_pool.hpp"
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <utility>
 
 #include "base/align.hpp"
+#include "base/blocking.hpp"
 #include "base/invariant.hpp"
 #include "pool/pool_work.hpp"
 
@@ -26,7 +28,9 @@ VirtualMemoryPool::VirtualMemoryPool(Driver& driver, const VirtualPoolOptions& o
       order_(driver, options.device),
       pages_(std::move(pages)),
       extents_(capacity()),
-      references_(pages_->page_count()) {}
+      references_(pages_->page_count()),
+      waiting_(pages_->page_count()),
+      live_(pages_->page_count()) {}
 
 Status VirtualMemoryPool::open(Driver& driver, const VirtualPoolOptions& options, BudgetPtr budget,
                                std::shared_ptr<VirtualMemoryPool>* pool) noexcept try {
@@ -51,10 +55,12 @@ Status VirtualMemoryPool::open(Driver& driver, const VirtualPoolOptions& options
 VirtualMemoryPool::~VirtualMemoryPool() {
   // Work on a stream may still use what was given back; what cannot be waited for is unmapped all the same by the
   // caller's own doing.
-  Uses until;
-  retired_.append_awaited(&until);
-  for (const auto& [offset, block] : blocks_) until.insert(until.end(), block.uses.begin(), block.uses.end());
-  for (const Use& use : until) (void)order_.synchronize({use}).ok();
+  struct Nowhere {
+    void push_back(const Retired&) noexcept {}
+  } unmapped_below;
+  const BlockingRegion waiting;
+  retired_.wait_and_take(order_, &unmapped_below);
+  for (const auto& [offset, block] : blocks_) (void)order_.synchronize(block.uses).ok();
 }
 
 // --- Pages ---------------------------------------------------------------------------------------------------------
@@ -95,10 +101,17 @@ Status VirtualMemoryPool::map_missing(const PageSpan& missing, Work& work) {
 
 void VirtualMemoryPool::add_references(const PageSpan& span) noexcept {
   for (std::uint64_t page = span.first; page < span.end(); ++page) ++references_[page];
+  live_.set(span.first, span.count);
 }
 
-// Pages that nothing else lies in are unmapped; on failure nothing has changed.
-Status VirtualMemoryPool::drop_references(const PageSpan& span, Work& work) {
+void VirtualMemoryPool::remove_references(const PageSpan& span, bool retired) noexcept {
+  for (std::uint64_t page = span.first; page < span.end(); ++page) {
+    if (retired) --waiting_[page];
+    if (--references_[page] == waiting_[page]) live_.clear(page);
+  }
+}
+
+Status VirtualMemoryPool::drop_references(const PageSpan& span, Work& work, bool retired) {
   PageSpan last = span;
   while (last.count != 0 && references_[last.first] > 1) {
     ++last.first;
@@ -106,7 +119,7 @@ Status VirtualMemoryPool::drop_references(const PageSpan& span, Work& work) {
   }
   while (last.count != 0 && references_[last.end() - 1] > 1) --last.count;
   if (last.count != 0) TM_TRY(pages_->unmap(last.first, last.count, &work.loose()));
-  for (std::uint64_t page = span.first; page < span.end(); ++page) --references_[page];
+  remove_references(span, retired);
   return {};
 }
 
@@ -119,7 +132,7 @@ Status VirtualMemoryPool::find_block(PoolBlockId id, Blocks::iterator* at) noexc
   return {};
 }
 
-void VirtualMemoryPool::note(PoolBlock block) {
+VirtualMemoryPool::Blocks::iterator VirtualMemoryPool::note(PoolBlock block) {
   const std::uint64_t offset = block.offset;
   const PoolBlockId id = block.id;
   const std::uint64_t size = block.size;
@@ -131,6 +144,7 @@ void VirtualMemoryPool::note(PoolBlock block) {
     throw;
   }
   live_bytes_ += size;
+  return at;
 }
 
 void VirtualMemoryPool::forget(Blocks::iterator at) noexcept {
@@ -158,25 +172,32 @@ Status VirtualMemoryPool::allocate(std::uint64_t size, std::uint64_t alignment, 
       return Status::fail(Code::out_of_virtual_memory, "no free run of addresses is that long", size);
     }
     const PageSpan needed = missing_in(span_of(offset, size));
-    Status status;
     if (needed.count > work.available()) {
-      *missing = needed;
-    } else {
-      status = map_missing(needed, work);
-    }
-    if (!status.ok() || missing->count != 0) {
       extents_.give_back(offset, taken);
-      return status;
+      *missing = needed;
+      return {};
     }
     PoolBlock block;
     block.id = next_id_++;
     block.offset = offset;
     block.size = size;
     block.extent = taken;
-    block.alignment = boundary;
+    block.alignment = std::max(alignment, kGranule);
     block.tag = tag;
     block.movable = movable;
-    note(block);
+    Blocks::iterator at;
+    try {
+      at = note(block);
+    } catch (...) {
+      extents_.give_back(offset, taken);
+      throw;
+    }
+    Status status = map_missing(needed, work);
+    if (!status.ok()) {
+      forget(at);
+      extents_.give_back(offset, taken);
+      return status;
+    }
     add_references(span_of(offset, size));
     *id = block.id;
     return {};
@@ -199,6 +220,31 @@ Status VirtualMemoryPool::deallocate(PoolBlockId id, StreamId stream) noexcept t
   return Status::fail(Code::out_of_memory, "no memory for the books of a pool", sizeof(PoolBlock));
 }
 
+void VirtualMemoryPool::drop(PoolBlockId id) noexcept {
+  Work work(*pages_);
+  const std::lock_guard lock(mutex_);
+  (void)reap_locked(work).ok();
+  Blocks::iterator at;
+  if (!find_block(id, &at).ok()) return;
+  at->second.is_dropped = true;
+  if (at->second.holds == 0) end_dropped(at, work);
+}
+
+// Nobody is left to be told: what the driver refuses now is tried again with the retired ones.
+void VirtualMemoryPool::end_dropped(Blocks::iterator at, Work& work) noexcept try {
+  Uses until;
+  if (!pending_uses(at->second.uses, kDefaultStream, &until).ok()) until = at->second.uses;
+  if (!end_range(at->second, until, work).ok()) retire(at->second, until);
+  forget(at);
+} catch (const std::bad_alloc&) {
+  // It stays until the pool is closed.
+}
+
+void VirtualMemoryPool::release_hold(Blocks::iterator at, Work& work) noexcept {
+  at->second.holds -= 1;
+  if (at->second.holds == 0 && at->second.is_dropped) end_dropped(at, work);
+}
+
 Status VirtualMemoryPool::find(PoolBlockId id, PoolBlock* block) const noexcept try {
   const std::lock_guard lock(mutex_);
   const auto found = offsets_.find(id);
@@ -219,130 +265,13 @@ Status VirtualMemoryPool::hold(PoolBlockId id, std::uint64_t* offset) noexcept {
 }
 
 Status VirtualMemoryPool::let_go(PoolBlockId id) noexcept {
+  Work work(*pages_);
   const std::lock_guard lock(mutex_);
   Blocks::iterator at;
   TM_TRY(find_block(id, &at));
   if (at->second.holds == 0) return Status::fail(Code::invalid_argument, "the block is not held");
-  at->second.holds -= 1;
+  release_hold(at, work);
   return {};
-}
-
-// --- Places named by the caller ------------------------------------------------------------------------------------
-
-Status VirtualMemoryPool::allocate_at(std::uint64_t offset, std::uint64_t size, TagId tag) noexcept {
-  PageSpan span;
-  TM_TRY(check_place(offset, size, &span));
-  const std::uint64_t start = span.first * page_bytes();
-  const std::uint64_t nbytes = span.count * page_bytes();
-  return with_pages([&](Work& work, PageSpan* missing) -> Status {
-    if (!extents_.is_free(start, nbytes)) {
-      for (std::uint64_t page = span.first; page < span.end(); ++page) {
-        if (extents_.is_free(page * page_bytes(), page_bytes())) continue;
-        return Status::fail(Code::already_mapped, "", page * page_bytes(), page_bytes());
-      }
-    }
-    if (span.count > work.available()) {
-      *missing = span;
-      return {};
-    }
-    (void)extents_.take_at(start, nbytes);
-    PoolBlock block;
-    block.id = next_id_++;
-    block.offset = start;
-    block.size = block.extent = nbytes;
-    block.tag = tag;
-    block.is_named = true;
-    Status status = map_missing(span, work);
-    if (!status.ok()) {
-      extents_.give_back(start, nbytes);
-      return status;
-    }
-    note(block);
-    add_references(span);
-    return {};
-  });
-}
-
-// Every page of the span belongs to places that callers named.
-Status VirtualMemoryPool::check_named(const PageSpan& span) const noexcept {
-  std::uint64_t covered = span.first * page_bytes();
-  const std::uint64_t end = span.end() * page_bytes();
-  auto at = blocks_.upper_bound(covered);
-  if (at != blocks_.begin()) --at;
-  for (; at != blocks_.end() && covered < end && at->first <= covered; ++at) {
-    if (at->second.is_named) covered = std::max(covered, at->first + at->second.size);
-  }
-  if (covered >= end) return {};
-  return Status::fail(Code::not_mapped, "", covered, page_bytes());
-}
-
-// Make a named place begin at `offset` if one covers it.
-void VirtualMemoryPool::split_named(std::uint64_t offset) {
-  auto at = blocks_.upper_bound(offset);
-  if (at == blocks_.begin()) return;
-  --at;
-  const std::uint64_t into = offset - at->first;
-  if (!at->second.is_named || into == 0 || into >= at->second.size) return;
-  PoolBlock upper = at->second;
-  upper.id = next_id_++;
-  upper.offset = offset;
-  upper.size = upper.extent = at->second.size - into;
-  note(upper);
-  live_bytes_ -= upper.size;  // counted already
-  at->second.size = at->second.extent = into;
-}
-
-Status VirtualMemoryPool::deallocate_at(std::uint64_t offset, std::uint64_t size, StreamId stream) noexcept try {
-  PageSpan span;
-  TM_TRY(check_place(offset, size, &span));
-  Work work(*pages_);
-  const std::lock_guard lock(mutex_);
-  (void)reap_locked(work).ok();
-  TM_TRY(check_named(span));
-  const std::uint64_t end = span.end() * page_bytes();
-  split_named(span.first * page_bytes());
-  split_named(end);
-  Uses uses;
-  for (auto at = blocks_.find(span.first * page_bytes()); at != blocks_.end() && at->first < end; ++at) {
-    uses.insert(uses.end(), at->second.uses.begin(), at->second.uses.end());
-  }
-  Uses until;
-  TM_TRY(pending_uses(uses, stream, &until));
-  // One run of pages, so that it is one call; what is suspended has no pages and ends a run.
-  bool is_first = true;
-  for (auto at = blocks_.find(span.first * page_bytes()); at != blocks_.end() && at->first < end;) {
-    PoolBlock run = at->second;
-    auto next = std::next(at);
-    for (; next != blocks_.end() && next->first < end && next->second.suspended == run.suspended; ++next) {
-      run.size += next->second.size;
-    }
-    run.extent = run.size;
-    Status ended = end_range(run, until, work);
-    if (!ended.ok() && is_first) return ended;
-    if (!ended.ok())
-      retired_.push({run.offset, run.size, run.extent}, {});  // it is gone for the caller; once more later
-    if (!ended.ok()) retired_bytes_ += run.size;
-    while (at != next) forget(at++);
-    is_first = false;
-  }
-  return {};
-} catch (const std::bad_alloc&) {
-  return Status::fail(Code::out_of_memory, "no memory for the books of a pool", sizeof(PoolBlock));
-}
-
-bool VirtualMemoryPool::is_mapped(std::uint64_t offset, std::uint64_t size) const noexcept {
-  PageSpan span;
-  if (size == 0 || !check_place(offset, size, &span).ok()) return false;
-  const std::lock_guard lock(mutex_);
-  if (retired_.empty()) return pages_->mapped().all_set(span.first, span.count);
-  bool is_live = pages_->mapped().all_set(span.first, span.count);
-  retired_.for_each([&](const Retired& range) {
-    const PageSpan gone = span_of(range.offset, range.size);
-    for (std::uint64_t page = std::max(gone.first, span.first); page < std::min(gone.end(), span.end()); ++page) {
-      if (references_[page] == 1) is_live = false;  // mapped for streams only
-    }
-  });
-  return is_live;
 }
 
 // --- Streams -------------------------------------------------------------------------------------------------------
@@ -364,18 +293,6 @@ Status VirtualMemoryPool::record_use(PoolBlockId id, StreamId stream) noexcept t
   Blocks::iterator at;
   TM_TRY(find_block(id, &at));
   return note_use(at->second, stream);
-} catch (const std::bad_alloc&) {
-  return Status::fail(Code::out_of_memory, "no memory to note a use", sizeof(Use));
-}
-
-Status VirtualMemoryPool::record_use_at(std::uint64_t offset, std::uint64_t size, StreamId stream) noexcept try {
-  PageSpan span;
-  TM_TRY(check_place(offset, size, &span));
-  const std::lock_guard lock(mutex_);
-  TM_TRY(check_named(span));
-  auto at = std::prev(blocks_.upper_bound(span.first * page_bytes()));
-  for (; at != blocks_.end() && at->first < span.end() * page_bytes(); ++at) TM_TRY(note_use(at->second, stream));
-  return {};
 } catch (const std::bad_alloc&) {
   return Status::fail(Code::out_of_memory, "no memory to note a use", sizeof(Use));
 }
@@ -407,9 +324,17 @@ Status VirtualMemoryPool::end_range(const PoolBlock& block, const Uses& until, W
     extents_.give_back(block.offset, block.extent);
     return {};
   }
+  retire(block, until);
+  return {};
+}
+
+void VirtualMemoryPool::retire(const PoolBlock& block, const Uses& until) {
   retired_.push({block.offset, block.size, block.extent}, until);
   retired_bytes_ += block.size;
-  return {};
+  const PageSpan span = span_of(block.offset, block.size);
+  for (std::uint64_t page = span.first; page < span.end(); ++page) {
+    if (++waiting_[page] == references_[page]) live_.clear(page);
+  }
 }
 
 Status VirtualMemoryPool::reap_locked(Work& work) noexcept try {
@@ -417,7 +342,7 @@ Status VirtualMemoryPool::reap_locked(Work& work) noexcept try {
   std::vector<Retired> done;
   Status status = retired_.take_done(order_, &done);
   for (const Retired& range : done) {
-    Status freed = drop_references(span_of(range.offset, range.size), work);
+    Status freed = drop_references(span_of(range.offset, range.size), work, true);
     if (!freed.ok()) {
       retired_.push(range, {});  // the driver refused: once more next time
       if (status.ok()) status = std::move(freed);
@@ -435,57 +360,6 @@ Status VirtualMemoryPool::reap_pending() noexcept {
   Work work(*pages_);
   const std::lock_guard lock(mutex_);
   return reap_locked(work);
-}
-
-// --- Looking -------------------------------------------------------------------------------------------------------
-
-VirtualPoolStats VirtualMemoryPool::stats() const noexcept {
-  const std::lock_guard lock(mutex_);
-  const PageCache& cache = pages_->cache();
-  VirtualPoolStats stats;
-  stats.capacity = capacity();
-  stats.page_bytes = page_bytes();
-  stats.mapped_pages = pages_->mapped().count();
-  stats.cached_pages = cache.cached_pages();
-  stats.physical_bytes = physical_bytes();
-  stats.peak_physical_bytes = std::max(peak_physical_bytes_, stats.physical_bytes);
-  stats.live_bytes = live_bytes_ - suspended_bytes_;
-  stats.live_blocks = blocks_.size();
-  stats.retired_bytes = retired_bytes_;
-  stats.suspended_bytes = suspended_bytes_;
-  stats.total_free = extents_.total_free();
-  stats.largest_free = extents_.largest_free();
-  stats.created_pages = cache.created_pages();
-  stats.recycled_pages = cache.recycled_pages();
-  return stats;
-}
-
-bool VirtualMemoryPool::is_valid() const noexcept {
-  const std::lock_guard lock(mutex_);
-  std::uint64_t taken = 0;
-  std::uint64_t live = 0;
-  std::uint64_t before = 0;
-  std::uint64_t references = 0;
-  for (const auto& [offset, block] : blocks_) {
-    if (offset != block.offset || offset < before || block.size == 0 || block.extent < block.size) return false;
-    const auto named = offsets_.find(block.id);
-    if (named == offsets_.end() || named->second != offset) return false;
-    before = offset + block.extent;
-    taken += block.extent;
-    live += block.size;
-    if (!block.suspended) references += span_of(offset, block.size).count;
-  }
-  retired_.for_each([&](const Retired& range) {
-    taken += range.extent;
-    references += span_of(range.offset, range.size).count;
-  });
-  std::uint64_t counted = 0;
-  for (std::uint64_t page = 0; page < pages_->page_count(); ++page) {
-    counted += references_[page];
-    if ((references_[page] != 0) != pages_->mapped().test(page)) return false;
-  }
-  return taken == capacity() - extents_.total_free() && live == live_bytes_ && counted == references &&
-         offsets_.size() == blocks_.size() && extents_.is_valid() && pages_->is_valid();
 }
 
 }  // namespace tensormem

@@ -34,13 +34,15 @@ struct PoolBlock {
   PoolBlockId id = 0;
   std::uint64_t offset = 0;
   std::uint64_t size = 0;
-  std::uint64_t extent = 0;  // the addresses that are its: the size, rounded up
-  std::uint64_t alignment = 1;
+  std::uint64_t extent = 0;     // the addresses that are its: the size, rounded up
+  std::uint64_t alignment = 1;  // what the caller asked for; the place may have a larger one
   TagId tag = kUntagged;
   bool is_named = false;  // the caller named the place, whole pages
   bool movable = false;
   bool suspended = false;
+  bool is_dropped = false;       // goes back when the last hold does
   std::uint32_t holds = 0;       // who asked that it stay where it is
+  std::uint64_t suspension = 0;  // the number that its last suspension was given
   std::uint64_t generation = 1;  // changes when it moved or came back from a suspension
   Uses uses;                     // one a stream
 };
@@ -102,9 +104,11 @@ class VirtualMemoryPool {
   Status allocate_at(std::uint64_t offset, std::uint64_t size, TagId tag) noexcept;
   Status deallocate_at(std::uint64_t offset, std::uint64_t size, StreamId stream) noexcept;
   bool is_mapped(std::uint64_t offset, std::uint64_t size) const noexcept;
-  // Blocks of a page and more begin on a page.
+  // Blocks of a page and more begin on a page, until they are compacted.
   Status allocate(std::uint64_t size, std::uint64_t alignment, bool movable, TagId tag, PoolBlockId* id) noexcept;
   Status deallocate(PoolBlockId id, StreamId stream) noexcept;
+  // The same for an owner that is no more and cannot be told: at once, or as soon as it can be.
+  void drop(PoolBlockId id) noexcept;
   // In place where there is room; a movable block may move, with its contents.
   Status resize(PoolBlockId id, std::uint64_t size) noexcept;
   Status find(PoolBlockId id, PoolBlock* block) const noexcept;
@@ -121,11 +125,16 @@ class VirtualMemoryPool {
   // comes of the rest.
   Status compact(const CompactionLimits& limits, CompactionReport* report) noexcept;
 
-  // What carries the tag, in the order of addresses; `stream_misuse` while a stream uses any of it.
-  Status list_tagged(TagId tag, bool suspended, std::vector<PoolBlock>* blocks) noexcept;
-  // Gives up the memory behind these blocks and keeps their addresses; all or none.
-  Status suspend(const std::vector<PoolBlockId>& ids) noexcept;
-  // Puts memory behind them again; all or none. Their contents are not what they were.
+  // What carries the tag, in the order of addresses, and a hold on each, so that its contents can be copied away.
+  // `still_held` while somebody else holds any of it, `stream_misuse` while a stream uses it.
+  Status hold_tagged(TagId tag, std::vector<PoolBlock>* blocks) noexcept;
+  Status list_suspended(TagId tag, std::vector<PoolBlock>* blocks) const noexcept;
+  // Whether anything is left that was suspended under this number.
+  bool has_suspended(std::uint64_t suspension) const noexcept;
+  // Gives up the memory behind these blocks, the caller's holds with it, and keeps their addresses; all or none. They
+  // are given the number; 0: they keep the last one.
+  Status suspend(const std::vector<PoolBlockId>& ids, std::uint64_t suspension) noexcept;
+  // Puts memory behind them again and holds them, so that their contents can be copied back; all or none.
   Status resume(const std::vector<PoolBlockId>& ids) noexcept;
 
   VirtualPoolStats stats() const noexcept;
@@ -156,23 +165,31 @@ class VirtualMemoryPool {
   PageSpan missing_in(const PageSpan& span) const noexcept;
   Status map_missing(const PageSpan& missing, Work& work);
   void add_references(const PageSpan& span) noexcept;
-  Status drop_references(const PageSpan& span, Work& work);
+  void remove_references(const PageSpan& span, bool retired = false) noexcept;
+  // Pages that nothing else lies in are unmapped; on failure nothing has changed.
+  Status drop_references(const PageSpan& span, Work& work, bool retired = false);
   template <typename Attempt>
   Status with_pages(Attempt&& attempt) noexcept;
 
   Status find_block(PoolBlockId id, Blocks::iterator* at) noexcept;
-  void note(PoolBlock block);
+  Blocks::iterator note(PoolBlock block);
   void forget(Blocks::iterator at) noexcept;
   Status note_use(PoolBlock& block, StreamId stream);
   // What must be done before memory used like this, and given back on `stream`, is free. Empty: nothing.
   Status pending_uses(const Uses& uses, StreamId stream, Uses* until);
   Status end_range(const PoolBlock& block, const Uses& until, Work& work);
+  void retire(const PoolBlock& block, const Uses& until);
+  void end_dropped(Blocks::iterator at, Work& work) noexcept;
+  void release_hold(Blocks::iterator at, Work& work) noexcept;
   Status reap_locked(Work& work) noexcept;
   Status check_named(const PageSpan& span) const noexcept;
   void split_named(std::uint64_t offset);
   Status shrink(PoolBlockId id, std::uint64_t size) noexcept;
   Status grow(PoolBlockId id, std::uint64_t size) noexcept;
   Status grow_in_place(Blocks::iterator at, std::uint64_t size, Work& work, PageSpan* missing);
+  Status grow_elsewhere(Blocks::iterator at, std::uint64_t size, Work& work, PageSpan* missing);
+  PageSpan added_span(const PoolBlock& block, std::uint64_t size) const noexcept;
+  Status extend(PoolBlock& block, std::uint64_t size, Work& work);
   bool can_move(const PoolBlock& block) noexcept;
   Status copy_bytes(std::uint64_t from, std::uint64_t to, std::uint64_t size) noexcept;
   void move_note(Blocks::iterator at, std::uint64_t to, CompactionReport* report);
@@ -180,14 +197,25 @@ class VirtualMemoryPool {
   bool slide_needs_page(const PoolBlock& block, std::uint64_t to) const noexcept;
 
   struct PartialPage;
+  struct Relocation;
   class Packing;
   class Clock;
-  Status pack_pages(const Clock& clock, Work& work, CompactionReport* report);
+  Status compact_locked(const Clock& clock, Work& work, std::uint64_t* wanted, CompactionReport* report);
+  Status pack_pages(bool into_all, const Clock& clock, Work& work, CompactionReport* report);
   Status empty_page(const PartialPage& victim, const std::vector<std::uint64_t>& places, Work& work,
                     CompactionReport* report);
+  std::uint64_t pages_of_its_own(const PoolBlock& block, const PageSpan& other) const noexcept;
+  std::uint64_t unmapped_in(const PageSpan& span) const noexcept;
+  Status line_up_pages(const Clock& clock, Work& work, CompactionReport* report);
+  std::uint64_t wasted_by(const PoolBlock& block) const noexcept;
+  Relocation find_relocation(const PoolBlock& block) const;
+  Relocation join_others(const PoolBlock& block) const noexcept;
+  Status relocate_blocks(const Clock& clock, Work& work, std::uint64_t* wanted, CompactionReport* report);
   Status slide_blocks(const Clock& clock, Work& work, CompactionReport* report);
   Status move_down(Blocks::iterator at, std::uint64_t to, Work& work, CompactionReport* report);
   bool is_slidable(const PoolBlock& block) noexcept;
+  Status check_suspendable(const PoolBlock& block, std::uint32_t own_holds) noexcept;
+  void undo_suspension(const std::vector<Blocks::iterator>& found, std::size_t count, Work& work);
   Status resume_all(const std::vector<Blocks::iterator>& found, Work& work);
 
   Driver& driver_;
@@ -199,6 +227,8 @@ class VirtualMemoryPool {
   ForkGuard fork_guard_{mutex_};
   ExtentMap extents_;
   LazyArray<std::uint32_t> references_;  // of each page: what lies in it and is not suspended
+  LazyArray<std::uint32_t> waiting_;     // of those, what was given back and waits for streams
+  PageBitmap live_;                      // pages with references that do not wait
   Blocks blocks_;
   std::unordered_map<PoolBlockId, std::uint64_t> offsets_;
   RetiredList<Retired> retired_;

@@ -17,6 +17,8 @@ class FailingDriver : public Driver {
     nth_ = nth;
   }
   std::uint64_t calls() const { return calls_; }
+  // From now on, calls of virtual memory count as well: pages made, mapped, unmapped, and access to them.
+  void include_virtual_memory() { includes_virtual_memory_ = true; }
   bool has_failed() const { return nth_ != 0 && calls_ >= nth_; }
 
   const char* name() const noexcept override { return "host"; }
@@ -106,6 +108,7 @@ class FailingDriver : public Driver {
   Status release(std::uint64_t address, std::uint64_t size) override { return host_.release(address, size); }
   Status physical_create(std::int32_t device, std::uint64_t size, const PhysicalOptions& options,
                          PhysicalHandle* physical) override {
+    TM_TRY(go_virtual());
     return host_.physical_create(device, size, options, physical);
   }
   Status physical_destroy(PhysicalHandle physical) override { return host_.physical_destroy(physical); }
@@ -113,10 +116,15 @@ class FailingDriver : public Driver {
     return host_.physical_info(physical, info);
   }
   Status map(std::uint64_t address, std::uint64_t size, PhysicalHandle physical, std::uint64_t offset) override {
+    TM_TRY(go_virtual());
     return host_.map(address, size, physical, offset);
   }
-  Status unmap(std::uint64_t address, std::uint64_t size) override { return host_.unmap(address, size); }
+  Status unmap(std::uint64_t address, std::uint64_t size) override {
+    TM_TRY(go_virtual());
+    return host_.unmap(address, size);
+  }
   Status set_access(std::uint64_t address, std::uint64_t size, std::int32_t device, AccessFlags access) override {
+    TM_TRY(go_virtual());
     return host_.set_access(address, size, device, access);
   }
   Status physical_export(PhysicalHandle physical, std::int32_t* fd) override {
@@ -132,7 +140,10 @@ class FailingDriver : public Driver {
     return call == nth_ ? Status::driver_error(EIO, "a planned failure") : Status();
   }
 
+  Status go_virtual() { return includes_virtual_memory_ ? go() : Status(); }
+
   HostDriver& host_ = host_driver();
+  bool includes_virtual_memory_ = false;
   std::atomic<std::uint64_t> calls_{0};
   std::atomic<std::uint64_t> nth_{0};
 };

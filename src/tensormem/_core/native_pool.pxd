@@ -10,6 +10,7 @@ from tensormem._core.native cimport Driver, Status, StreamId, TagId
 cdef extern from "pool/budget.hpp" namespace "tensormem" nogil:
     cdef cppclass Budget:
         Status claim(uint64_t nbytes)
+        Status try_claim(uint64_t nbytes)
         void give_back(uint64_t nbytes)
         uint64_t limit()
         uint64_t used()
@@ -49,6 +50,7 @@ cdef extern from "pool/virtual_memory_pool.hpp" namespace "tensormem" nogil:
         cbool movable
         cbool suspended
         uint32_t holds
+        uint64_t suspension
         uint64_t generation
     cdef cppclass VirtualPoolStats:
         uint64_t capacity
@@ -93,6 +95,7 @@ cdef extern from "pool/virtual_memory_pool.hpp" namespace "tensormem" nogil:
         cbool is_mapped(uint64_t offset, uint64_t size)
         Status allocate(uint64_t size, uint64_t alignment, cbool movable, TagId tag, PoolBlockId* id)
         Status deallocate(PoolBlockId id, StreamId stream)
+        void drop(PoolBlockId id)
         Status resize(PoolBlockId id, uint64_t size)
         Status find(PoolBlockId id, PoolBlock* block)
         Status hold(PoolBlockId id, uint64_t* offset)
@@ -101,8 +104,10 @@ cdef extern from "pool/virtual_memory_pool.hpp" namespace "tensormem" nogil:
         Status record_use_at(uint64_t offset, uint64_t size, StreamId stream)
         Status reap_pending()
         Status compact(const CompactionLimits& limits, CompactionReport* report)
-        Status list_tagged(TagId tag, cbool suspended, vector[PoolBlock]* blocks)
-        Status suspend(const vector[PoolBlockId]& ids)
+        Status hold_tagged(TagId tag, vector[PoolBlock]* blocks)
+        Status list_suspended(TagId tag, vector[PoolBlock]* blocks)
+        cbool has_suspended(uint64_t suspension)
+        Status suspend(const vector[PoolBlockId]& ids, uint64_t suspension)
         Status resume(const vector[PoolBlockId]& ids)
         VirtualPoolStats stats()
         uint64_t physical_bytes()

@@ -60,15 +60,14 @@ cdef class PoolBlock:
         raise TypeError("blocks come from VirtualMemoryPool.allocate")
 
     def __dealloc__(self):
-        cdef Status status
         cdef shared_ptr[NativePool] pool
         if not self._owned:
             return
-        pool = self.pool.native
-        if pool.get() is NULL:
-            return
         with nogil:
-            status = pool.get().deallocate(self._id, 0)
+            pool = self._native.lock()
+            if pool.get() is not NULL:
+                pool.get().drop(self._id)
+            pool.reset()
 
     cdef NativeBlock _look(self) except *:
         cdef NativeBlock found
@@ -126,13 +125,14 @@ cdef class PoolBlock:
 
     def __getbuffer__(self, Py_buffer* view, int flags):
         cdef uint64_t offset = 0
-        cdef NativeBlock found = self._look()
+        cdef NativeBlock found
         if self.pool.driver.name != "host":
             raise BufferError(f"memory on {self.pool.where} cannot be read by the host: copy it")
-        if found.suspended:
-            raise BufferError("the block is suspended: it has no memory")
         check(self.pool._open().hold(self._id, &offset))
         try:
+            found = self._look()  # held: from here on it stays as it is
+            if found.suspended:
+                raise BufferError("the block is suspended: it has no memory")
             PyBuffer_FillInfo(view, self, <void*>(self.pool._open().base() + offset), found.size, 0, flags)
         except BaseException:
             check(self.pool._open().let_go(self._id))
@@ -250,6 +250,19 @@ cdef class VirtualMemoryPool:
         if self.budget is not None:
             raise errors.InvalidArgument("the limit is the budget's: set it there")
         self._own_limit().set_limit(_UNLIMITED if value is None else size_of(value))
+        self._fit_budget()
+
+    cdef _fit_budget(self):
+        # Pages kept for reuse are the first to go when the limit is lowered.
+        cdef shared_ptr[NativePool] pool = self._share()
+        cdef uint64_t page = pool.get().page_bytes()
+        cdef uint64_t used = pool.get().budget().get().used()
+        cdef uint64_t limit = pool.get().budget().get().limit()
+        cdef uint64_t cached = pool.get().stats().cached_pages
+        cdef uint64_t over = (used - limit + page - 1) // page if used > limit else 0
+        with nogil:
+            if over != 0:
+                pool.get().cache().trim(cached - over if over < cached else 0)
 
     # --- Places that the caller names ---
 
@@ -299,6 +312,7 @@ cdef class VirtualMemoryPool:
         check(move(status))
         block.pool = self
         block.on_move = on_move
+        block._native = <weak_ptr[NativePool]>pool
         block._id = made
         block._owned = True
         self._blocks[made] = block
@@ -349,15 +363,31 @@ cdef class VirtualMemoryPool:
         """Make a block larger, in place where there is room; a movable one may move, with its contents."""
         if size_of(size) < block.size:
             raise errors.InvalidSize(size, what=f"the block has {block.size:,} bytes already")
-        self._resize(block, size)
+        self._tell_resized(block, size)
+
+    def _tell_resized(self, PoolBlock block, size):
+        # Whatever comes of it, owners learn of a new place.
+        cdef tuple told = self._resize(block, size)
+        old, new, failure = told
+        raised = None
+        if old != new and block.on_move is not None:
+            try:
+                block.on_move(block, old, new)
+            except Exception as error:
+                raised = error
+        if failure is not None:
+            raise failure
+        if raised is not None:
+            raise errors.CallbackFailed(f"on_move raised {raised!r}") from raised
 
     def shrink(self, PoolBlock block not None, size):
         """Make a block smaller; the pages behind its new end go back."""
         if size_of(size) > block.size:
             raise errors.InvalidSize(size, what=f"the block has {block.size:,} bytes")
-        self._resize(block, size)
+        self._tell_resized(block, size)
 
-    cdef _resize(self, PoolBlock block, object size):
+    cdef tuple _resize(self, PoolBlock block, object size):
+        # Where it was, where it is, and what went wrong.
         cdef shared_ptr[NativePool] pool = self._share()
         cdef PoolBlockId which = self._own(block, None)
         cdef uint64_t nbytes = size_of(size)
@@ -365,9 +395,12 @@ cdef class VirtualMemoryPool:
         cdef Status status
         with nogil:
             status = pool.get().resize(which, nbytes)
-        check(move(status))
-        if block.on_move is not None and block.address != before:
-            block.on_move(block, before, block.address)
+        failure = None
+        try:
+            check(move(status))
+        except errors.TensormemError as error:
+            failure = error
+        return before, block.address if block.live else before, failure
 
     # --- Compaction ---
 
@@ -380,6 +413,8 @@ cdef class VirtualMemoryPool:
         if max_bytes is not None:
             limits.max_bytes = size_of(max_bytes)
         if max_seconds is not None:
+            if not max_seconds >= 0:
+                raise errors.InvalidArgument(f"max_seconds is a number of seconds, not {max_seconds!r}")
             limits.max_seconds = max_seconds
         with nogil:
             status = pool.get().compact(limits, &report)
@@ -404,23 +439,41 @@ cdef class VirtualMemoryPool:
 
     # --- Suspension: the parts ---
 
-    def _list_tagged(self, tag, cbool suspended):
-        # (id, address, size) of what carries the tag.
+    def _hold_tagged(self, tag):
+        # (id, address, size, suspension) of what carries the tag and has memory; each is held until `_let_go` or
+        # `_suspend`.
         cdef vector[NativeBlock] found
         cdef TagId named = tag_or_current(tag)
         cdef shared_ptr[NativePool] pool = self._share()
-        check(pool.get().list_tagged(named, suspended, &found))
-        return [(found[i].id, pool.get().base() + found[i].offset, found[i].size) for i in range(found.size())]
+        check(pool.get().hold_tagged(named, &found))
+        return _places(pool.get().base(), found)
 
-    def _suspend(self, ids):
+    def _list_suspended(self, tag):
+        cdef vector[NativeBlock] found
+        cdef TagId named = tag_or_current(tag)
+        cdef shared_ptr[NativePool] pool = self._share()
+        check(pool.get().list_suspended(named, &found))
+        return _places(pool.get().base(), found)
+
+    def _has_suspended(self, uint64_t suspension):
+        return self._open().has_suspended(suspension)
+
+    def _let_go(self, ids):
+        cdef shared_ptr[NativePool] pool = self._share()
+        for which in ids:
+            check(pool.get().let_go(which))
+
+    def _suspend(self, ids, uint64_t suspension):
+        # 0: under the number it had before.
         cdef vector[PoolBlockId] which = ids
         cdef shared_ptr[NativePool] pool = self._share()
         cdef Status status
         with nogil:
-            status = pool.get().suspend(which)
+            status = pool.get().suspend(which, suspension)
         check(move(status))
 
     def _resume(self, ids):
+        # They are held until `_let_go` or `_suspend`.
         cdef vector[PoolBlockId] which = ids
         cdef shared_ptr[NativePool] pool = self._share()
         cdef Status status
@@ -538,8 +591,12 @@ cdef class VirtualMemoryPool:
         if size is not None:
             raise errors.InvalidArgument("a block knows its size: give the block alone")
         if (<PoolBlock>block).pool is not self:
-            raise errors.InvalidArgument("the block is of another pool")
+            raise errors.ForeignBlock((<PoolBlock>block)._id, 0, what="the block is of another pool")
         return (<PoolBlock>block)._id
+
+
+cdef list _places(uint64_t base, const vector[NativeBlock]& found):
+    return [(found[i].id, base + found[i].offset, found[i].size, found[i].suspension) for i in range(found.size())]
 
 
 cdef int _check_not_held(PoolBlock block) except -1:

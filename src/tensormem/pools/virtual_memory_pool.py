@@ -3,7 +3,9 @@
 Must not know: tensors and tenants.
 """
 
+import itertools
 import threading
+from collections import deque
 
 from tensormem import _core, errors
 from tensormem._core import Driver
@@ -56,8 +58,11 @@ class VirtualMemoryPool(_core.VirtualMemoryPool):
             low_water=low_water,
             background=background,
         )
-        self._spilled: dict[str, list[Spilled]] = {}
+        self._spilled: dict[int, Spilled] = {}  # by the number of the suspension
+        self._suspensions = itertools.count(1)
         self._suspending = threading.RLock()
+        self._moving = threading.RLock()
+        self._untold: deque[tuple[_core.PoolBlock | None, int, int]] = deque()
 
     def stats(self) -> MemoryStats:
         """What the pool has now."""
@@ -70,20 +75,33 @@ class VirtualMemoryPool(_core.VirtualMemoryPool):
         a stream stay. `max_bytes` and `max_seconds` bound one call; the next one goes on. Owners learn of new places by
         their handles, and by `on_move`, which is called before this returns.
         """
-        done, moved, failure = self._compact(max_bytes, max_seconds)
-        raised = []
-        for block, old, new in moved:
+        with self._moving:
+            done, moved, failure = self._compact(max_bytes, max_seconds)
+            raised = self._tell_owners(moved)
+        if failure is not None:
+            raise failure
+        _raise_callback_failure(raised)
+        return CompactionReport(**done)
+
+    def grow(self, block: _core.PoolBlock, size: int | str) -> None:
+        """Make a block larger, in place where there is room; a movable one may move, with its contents."""
+        with self._moving:
+            super().grow(block, size)
+
+    def _tell_owners(self, moved: list[tuple[_core.PoolBlock | None, int, int]]) -> list[BaseException]:
+        # First in, first out, also when an owner compacts again while it is told: nobody hears of moves in another
+        # order than they happened. One owner's failure does not keep the news from the others.
+        raised: list[BaseException] = []
+        self._untold.extend(moved)
+        while self._untold:
+            block, old, new = self._untold.popleft()
             if block is None or block.on_move is None:
                 continue
             try:
                 block.on_move(block, old, new)
-            except Exception as error:
+            except BaseException as error:
                 raised.append(error)
-        if failure is not None:
-            raise failure
-        if raised:
-            raise errors.CallbackFailed(f"on_move raised {raised[0]!r} (raised in all: {len(raised)})") from raised[0]
-        return CompactionReport(**done)
+        return raised
 
     def suspend(self, tag: str, contents: str = "main") -> int:
         """Give up the memory of everything that carries the tag, and keep its addresses; says how many bytes.
@@ -93,17 +111,23 @@ class VirtualMemoryPool(_core.VirtualMemoryPool):
         view does; then nothing has changed.
         """
         with self._suspending:
-            places = self._list_tagged(tag, False)
-            if not places:
-                return 0
-            spilled = Spilled(places, contents)
+            self._forget_stale()
+            places = self._hold_tagged(tag)
+            ids = [number for number, *_ in places]
             try:
-                spilled.copy_out(self.driver, places)
-                self._suspend(spilled.ids)
+                spilled = Spilled([(address, size) for _, address, size, _ in places], contents)
             except BaseException:
+                self._let_go(ids)
+                raise
+            suspension = next(self._suspensions)
+            try:
+                spilled.copy_out(self.driver)
+                self._suspend(ids, suspension)
+            except BaseException:
+                self._let_go(ids)
                 spilled.close()
                 raise
-            self._spilled.setdefault(tag, []).append(spilled)
+            self._spilled[suspension] = spilled
             return spilled.nbytes
 
     def resume(self, tag: str) -> int:
@@ -112,10 +136,47 @@ class VirtualMemoryPool(_core.VirtualMemoryPool):
         All of it or nothing. Every address is what it was; every block has a new `generation`.
         """
         with self._suspending:
-            places = self._list_tagged(tag, True)
-            self._resume([number for number, _, _ in places])
-            for spilled in self._spilled.pop(tag, []):
-                ours = set(spilled.ids)
-                spilled.copy_in(self.driver, [place for place in places if place[0] in ours])
-                spilled.close()
-            return sum(size for _, _, size in places)
+            places = self._list_suspended(tag)
+            ids = [number for number, *_ in places]
+            self._resume(ids)
+            try:
+                for suspension in {number for *_, number in places}:
+                    ours = [(address, size) for _, address, size, number in places if number == suspension]
+                    self._spilled[suspension].copy_in(self.driver, ours)
+            except BaseException:
+                self._suspend(ids, 0)
+                raise
+            self._let_go(ids)
+            self._forget_stale()
+            return sum(size for _, _, size, _ in places)
+
+    def trim(self, keep_bytes: int | str = 0) -> int:
+        """Give back the pages kept for reuse until at most `keep_bytes` of them are left; says how many bytes went.
+
+        Contents that were kept for suspended blocks which are no more go as well.
+        """
+        gone = super().trim(keep_bytes)
+        with self._suspending:
+            self._forget_stale()
+        return gone
+
+    def close(self) -> None:
+        """Give everything back, whatever is still in it. `StillHeld` while views of blocks are in use. Once or many
+        times.
+        """
+        super().close()
+        with self._suspending:
+            self._forget_stale()
+
+    def _forget_stale(self) -> None:
+        for suspension in list(self._spilled):
+            if self.closed or not self._has_suspended(suspension):
+                self._spilled.pop(suspension).close()
+
+
+def _raise_callback_failure(raised: list[BaseException]) -> None:
+    for error in raised:
+        if not isinstance(error, Exception):
+            raise error
+    if raised:
+        raise errors.CallbackFailed(f"on_move raised {raised[0]!r} (raised in all: {len(raised)})") from raised[0]
