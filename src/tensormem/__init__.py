@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tensormem.dtypes import DType, dtype
     from tensormem.errors import TensormemError
     from tensormem.mr import tag, use_resource
-    from tensormem.pools import SharedBudget, TenantPool, VirtualMemoryPool
+    from tensormem.pools import BlockCache, SharedBudget, TenantPool, VirtualMemoryPool
     from tensormem.spaces import (
         ComputeDevice,
         LogicalMemorySpace,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "BlockCache",
     "ComputeDevice",
     "DType",
     "Event",
@@ -76,7 +77,7 @@ _HOMES = {
     **dict.fromkeys(("ComputeDevice", "LogicalMemorySpace", "OpKind", "preferred_compute_devices"), "spaces"),
     **dict.fromkeys(("gpu", "main", "managed", "pinned"), "spaces"),
     **dict.fromkeys(("GrowableBuffer", "VirtualMemoryManager"), "vmm"),
-    **dict.fromkeys(("SharedBudget", "TenantPool", "VirtualMemoryPool"), "pools"),
+    **dict.fromkeys(("BlockCache", "SharedBudget", "TenantPool", "VirtualMemoryPool"), "pools"),
     "TensormemError": "errors",
 }
 
