@@ -153,7 +153,7 @@ class BlockCache {
 
   Status copy_block(std::uint64_t from, std::uint64_t to) noexcept;
   Status move_block(Place from, PackingReport* report);
-  std::vector<std::uint64_t> list_victims();
+  std::uint64_t choose_victim() const noexcept;
   bool can_empty(std::uint64_t frame) const noexcept;
   Status empty_frame(std::uint64_t frame, const Limits& limits, PackingReport* report);
   std::uint64_t floor_frames() const noexcept { return (frames_.taken_count() + shape_.blocks - 1) / shape_.blocks; }

@@ -63,27 +63,23 @@ bool BlockCache::can_empty(std::uint64_t frame) const noexcept {
   return movable;
 }
 
-// The emptiest first.
-std::vector<std::uint64_t> BlockCache::list_victims() {
-  drop_done_uses();
-  std::vector<std::uint64_t> victims;
-  std::uint64_t excess = frames_.backed_count() - frames_.idle_count() - floor_frames();
+// The emptiest frame that can be emptied into the others, or none. Asked anew for each, because the last one filled
+// others.
+std::uint64_t BlockCache::choose_victim() const noexcept {
+  std::uint64_t victim = BlockFrames::kNone;
+  if (frames_.backed_count() - frames_.idle_count() <= floor_frames()) return victim;
   frames_.for_each_emptiest_first([&](std::uint64_t frame) {
-    if (excess == 0) return false;
-    if (!can_empty(frame)) return true;
-    victims.push_back(frame);
-    --excess;
-    return true;
+    if (can_empty(frame)) victim = frame;
+    return victim == BlockFrames::kNone;
   });
-  return victims;
+  return victim;
 }
 
 Status BlockCache::empty_frame(std::uint64_t frame, const Limits& limits, PackingReport* report) {
-  const std::uint64_t used = frames_.backed_count() - frames_.idle_count();
-  if (used <= floor_frames() || !can_empty(frame)) return {};
   Places places;
   places.reserve(frames_.taken_in(frame));
   frames_.for_each_taken(frame, [&](Place place) { places.push_back(place); });
+  report->moves.reserve(report->moves.size() + places.size());  // nothing throws while the frame is aside
   frames_.set_aside(frame);
   Status status;
   for (const Place place : places) {
@@ -97,24 +93,25 @@ Status BlockCache::empty_frame(std::uint64_t frame, const Limits& limits, Packin
   return status;
 }
 
-// The lock is let go after each frame, so that others wait for one frame at most.
+// The lock is let go after each frame, so that others wait for one frame at most; and there are at most as many steps
+// as frames at the start, so that others who keep freeing blocks do not keep it going.
 Status BlockCache::compact(std::uint64_t max_bytes, double max_seconds, PackingReport* report) noexcept try {
   const Limits limits(max_bytes, max_seconds);
-  std::vector<std::uint64_t> victims;
   Status status;
-  {
-    LoosePages loose(*pages_);
-    const std::lock_guard lock(mutex_);
-    (void)reap_locked(loose).ok();
-    victims = list_victims();
-  }
   report->finished = true;
-  for (const std::uint64_t victim : victims) {
+  std::uint64_t most = frames_.frame_count();
+  for (std::uint64_t step = 0; step < most && status.ok() && report->finished; ++step) {
     LoosePages loose(*pages_);
     const std::lock_guard lock(mutex_);
+    if (step == 0) {
+      (void)reap_locked(loose).ok();
+      drop_done_uses();
+      most = frames_.backed_count();
+    }
+    const std::uint64_t victim = choose_victim();
+    if (victim == BlockFrames::kNone) break;
     status = empty_frame(victim, limits, report);
     release_idle(idle_bytes_, loose);
-    if (!status.ok() || !report->finished) break;
   }
   if (!status.ok()) report->finished = false;
   report->seconds = limits.seconds();
