@@ -2,7 +2,7 @@
 
 Owns: the command line, the table, and the order of the runs. Run it with `make demo`, or by hand:
 
-    python examples/kv_cache.py [--trace FILE] [--budget 768MiB] [--requests N] [--plot kv_cache.png]
+    python examples/kv_cache.py [--trace FILE] [--budget 1GiB] [--requests N] [--plot kv_cache.png]
 """
 
 import argparse
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from kv_serving.fleets import ElasticFleet, Fleet, FixedBlocksFleet, StaticFleet
+from kv_serving.fleets import ElasticFleet, FixedBlocksFleet, Fleet, StaticFleet
 from kv_serving.models import MODELS, share_out
 from kv_serving.picture import draw
 from kv_serving.serving import Outcome, Server
@@ -81,7 +81,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Three models, one budget, three ways to keep their KV caches.")
     parser.add_argument("--trace", type=Path, help="a CSV file with TIMESTAMP, ContextTokens, GeneratedTokens")
-    parser.add_argument("--budget", default="768MiB", help="memory for all models (default: %(default)s)")
+    parser.add_argument("--budget", default="1GiB", help="memory for all models (default: %(default)s)")
     parser.add_argument("--requests", type=int, help="only the first so many")
     parser.add_argument("--plot", type=Path, default=Path("kv_cache.png"), help="where the picture goes")
     given = parser.parse_args(arguments)

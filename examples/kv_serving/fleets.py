@@ -120,25 +120,32 @@ class ElasticFleet:
     def __init__(self, budget_bytes: int) -> None:
         limit = PhysicalLimit(budget_bytes)
         self._caches = [
-            tm.BlockCache(ADDRESSES, model.block_bytes, PAGE_BYTES, budget=limit, release_threshold="16MiB")
+            tm.BlockCache(ADDRESSES, model.block_bytes, PAGE_BYTES, budget=limit, release_threshold="64MiB")
             for model in MODELS
         ]
 
     def _allocate(self, model: int, count: int) -> Sequence[int] | None:
         try:
             return self._caches[model].allocate(count)
-        except OutOfPhysicalMemory:
-            self.pack()
+        except OutOfPhysicalMemory as refused:
+            if not self._make_room(model, refused.requested - refused.available):
+                return None
         try:
             return self._caches[model].allocate(count)
         except OutOfPhysicalMemory:
             return None
 
-    def pack(self) -> None:
-        """Give back every page that is not needed."""
-        for cache in self._caches:
-            cache.compact()
-            cache.trim()
+    def _make_room(self, model: int, nbytes: int) -> bool:
+        """Packs the other models until they have given back so much."""
+        for other in self._caches:
+            stats = other.stats()
+            if other is self._caches[model] or stats.physical_usage == stats.floor_pages * PAGE_BYTES:
+                continue
+            other.compact()
+            nbytes -= other.trim(max(0, other.stats().cached_pages * PAGE_BYTES - nbytes))
+            if nbytes <= 0:
+                return True
+        return False
 
     def admit(self, model: int, tokens: int) -> Lease | None:
         blocks = self._allocate(model, blocks_for(tokens))

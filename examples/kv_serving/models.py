@@ -32,7 +32,7 @@ def blocks_for(tokens: int) -> int:
 
 
 def share_out(requests: Sequence[Request]) -> list[int]:
-    """The model of each request. Everybody is always asked a little; the favourite changes once in a third of the time."""
+    """The model of each request. All are always asked a little; the favourite changes with the hour."""
     source = random.Random(7)
     span = max(request.arrival for request in requests) or 1.0
     chosen = []

@@ -32,7 +32,9 @@ def draw(outcomes: Sequence[Outcome], budget_bytes: int, file: Path) -> None:
     needed = [nbytes / MIB for nbytes in ours.needed]
     line.plot(minutes, needed, color="black", linewidth=1.0, label="what its tokens need")
     line.axhline(budget_bytes / MIB, color=OTHERS[1], linewidth=2, label="static and fixed blocks: all of it, always")
-    line.set(xlabel="minutes", ylabel="physical memory (MiB)", xlim=(0, minutes[-1]), ylim=(0, budget_bytes / MIB * 1.22))
+    line.set(
+        xlabel="minutes", ylabel="physical memory (MiB)", xlim=(0, minutes[-1]), ylim=(0, budget_bytes / MIB * 1.22)
+    )
     line.legend(loc="upper left", ncols=2, frameon=False, fontsize=9)
     line.set_title("Memory behind the caches of three models", loc="left", fontsize=11)
 
@@ -56,6 +58,8 @@ def draw(outcomes: Sequence[Outcome], budget_bytes: int, file: Path) -> None:
         panel.tick_params(left=False)
     line.spines[["top", "right"]].set_visible(False)
     total = ours.served + ours.turned_away + ours.cut_off
-    figure.suptitle(f"{total:,} requests in {budget_bytes / MIB:,.0f} MiB, kept in three ways", fontsize=14, x=0.01, ha="left")
+    figure.suptitle(
+        f"{total:,} requests in {budget_bytes / MIB:,.0f} MiB, kept in three ways", fontsize=14, x=0.01, ha="left"
+    )
     figure.savefig(file, dpi=120)
     plt.close(figure)

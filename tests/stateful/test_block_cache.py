@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-import pytest
 from tensormem import errors
 from tensormem.pools import BlockCache
 

@@ -70,7 +70,7 @@ class BlockCache(_core.BlockCache):
         return BlockCacheStats(**self._stats())
 
     def compact(self, max_bytes: int | str | None = None, max_seconds: float | None = None) -> CompactionReport:
-        """Copy blocks of the emptiest pages into the holes of the fullest, until as few pages are left as can hold them.
+        """Copy blocks of the emptiest pages into holes of the fullest, until as few pages are left as can hold them.
 
         Ids stay, addresses change. Blocks that are pinned, viewed, or used by a stream stay where they are. `max_bytes`
         and `max_seconds` bound one call; the next one goes on. `on_move` is told before this returns.
