@@ -113,7 +113,7 @@ class FixedBlocksFleet(_FixedParts):
 
 
 class ElasticFleet:
-    """A block cache for each model, with blocks of its own size, under one budget: what one does not use, another can."""
+    """A block cache for each model, blocks of its own size, one budget: what one does not use, another can."""
 
     name = "tensormem"
 

@@ -3,6 +3,7 @@
 Must not know: how the figures came about.
 """
 
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +14,12 @@ MIB = 1 << 20
 OURS = "#D55E00"
 OTHERS = ("#999999", "#0072B2")
 PARTS = ("#F6C9A8", "#EE9B63", "#D55E00")
+WINDOW = 15  # samples, one a second
+
+
+def calm(samples: Sequence[int]) -> list[float]:
+    """Averages in MiB: a line for each second would be a thicket."""
+    return [statistics.fmean(samples[at : at + WINDOW]) / MIB for at in range(0, len(samples), WINDOW)]
 
 
 def draw(outcomes: Sequence[Outcome], budget_bytes: int, file: Path) -> None:
@@ -23,20 +30,19 @@ def draw(outcomes: Sequence[Outcome], budget_bytes: int, file: Path) -> None:
     import matplotlib.pyplot as plt
 
     ours = outcomes[-1]
-    minutes = [second / 60 for second in ours.seconds]
+    minutes = [second / 60 for second in ours.seconds[::WINDOW]]
     figure = plt.figure(figsize=(12, 6.2), layout="constrained")
     grid = figure.add_gridspec(2, 2, width_ratios=(2.6, 1))
     line = figure.add_subplot(grid[:, 0])
-    parts = [[sample[place] / MIB for sample in ours.physical] for place in range(len(MODELS))]
+    parts = [calm([sample[place] for sample in ours.physical]) for place in range(len(MODELS))]
     line.stackplot(minutes, *parts, colors=PARTS, labels=[f"tensormem, {model.name} model" for model in MODELS])
-    needed = [nbytes / MIB for nbytes in ours.needed]
-    line.plot(minutes, needed, color="black", linewidth=1.0, label="what its tokens need")
+    line.plot(minutes, calm(ours.needed), color="black", linewidth=1.2, label="what the tokens need")
     line.axhline(budget_bytes / MIB, color=OTHERS[1], linewidth=2, label="static and fixed blocks: all of it, always")
     line.set(
         xlabel="minutes", ylabel="physical memory (MiB)", xlim=(0, minutes[-1]), ylim=(0, budget_bytes / MIB * 1.22)
     )
     line.legend(loc="upper left", ncols=2, frameon=False, fontsize=9)
-    line.set_title("Memory behind the caches of three models", loc="left", fontsize=11)
+    line.set_title(f"Memory behind the caches of three models, averages of {WINDOW} s", loc="left", fontsize=11)
 
     names = [outcome.name for outcome in outcomes]
     colours = [*OTHERS, OURS]
