@@ -1,4 +1,4 @@
-"""Question: what do blocks of a KV cache cost, in batches, and how much memory do they pin after an hour of requests?"""
+"""Question: what do blocks of a KV cache cost in batches, and how much memory do they pin after an hour of requests?"""
 
 import random
 import sys
@@ -128,9 +128,10 @@ def measure(say: Callable[[str], None]) -> list[Row]:
 QUESTION = Question(
     name="block_cache",
     title="Blocks of a KV cache: speed in batches, and memory pinned when idle",
-    asks=f"Batches of {BATCH} blocks taken and given back, in million blocks a second; ours checks every id and may move "
-    "blocks, the stacks of numbers check nothing and own no memory. Then an hour of conversation requests, of which a "
-    "few blocks stay: memory held, over that of as few pages as could hold them. The stacks number a slab, which holds the memory of its peak.",
+    asks=f"Batches of {BATCH} blocks taken and given back, in million blocks a second. Ours checks every id and can "
+    "move blocks; the stacks of numbers check nothing and own no memory. Then an hour of conversation requests, of "
+    "which a few blocks stay: the memory held, over that of as few pages as could hold them. The stacks number a "
+    "slab, which holds the memory of its peak.",
     case_label="",
     metrics=[
         Metric("rate", "million blocks a second, taken and given back"),
