@@ -4,6 +4,7 @@ import random
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy
 import torch
@@ -105,7 +106,7 @@ def measure(say: Callable[[str], None]) -> list[Row]:
     say(f"batches of {BATCH}")
     ours = tm.BlockCache("16GiB", BLOCK)
     ours.allocate(1000)
-    makers = {
+    makers: dict[str, Any] = {
         "tensormem": ours,
         "Python list, unchecked": FreeList(),
         "numpy stack, unchecked": NumpySlab(),
