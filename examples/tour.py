@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 import tensormem as tm
-from tour_stops import blocks, machine, mappings, mistakes, pages, sharing, stacks, streams
+from tour_stops import blocks, machine, mappings, mistakes, pages, serving, sharing, stacks, streams
 from tour_stops.guide import Guide
 from tour_stops.resident import memory_file_bytes, resident_bytes
 
@@ -23,6 +23,7 @@ STOPS: tuple[tuple[str, Callable[[Guide], None]], ...] = (
     (blocks.TITLE, blocks.show),
     (mistakes.TITLE, mistakes.show),
     (stacks.TITLE, stacks.show),
+    (serving.TITLE, serving.show),
 )
 NOISE_BYTES = 16 * 2**20  # what Python's own heap, threads and libraries may have grown by
 

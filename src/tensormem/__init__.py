@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tensormem.errors import TensormemError
     from tensormem.memories import Storage, TensorMemory
     from tensormem.mr import tag, use_resource
-    from tensormem.pools import SharedBudget, TenantPool, VirtualMemoryPool
+    from tensormem.pools import BlockCache, SharedBudget, TenantPool, VirtualMemoryPool
     from tensormem.spaces import (
         ComputeDevice,
         LogicalMemorySpace,
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "BlockCache",
     "ComputeDevice",
     "DType",
     "Event",
@@ -120,11 +121,10 @@ _HOMES = {
     **dict.fromkeys(("ComputeDevice", "LogicalMemorySpace", "OpKind", "preferred_compute_devices"), "spaces"),
     **dict.fromkeys(("gpu", "main", "managed", "pinned"), "spaces"),
     **dict.fromkeys(("GrowableBuffer", "VirtualMemoryManager"), "vmm"),
-    **dict.fromkeys(("SharedBudget", "TenantPool", "VirtualMemoryPool"), "pools"),
-    "VirtualMemoryPool": "pools",
     **dict.fromkeys(("Storage", "TensorMemory"), "memories"),
     **dict.fromkeys(("Tensor", "TransferReport", "empty", "full", "zeros", "wrap"), "tensor"),
     **dict.fromkeys(("from_buffer", "from_dlpack", "from_file", "from_numpy", "from_pointer"), "tensor"),
+    **dict.fromkeys(("BlockCache", "SharedBudget", "TenantPool", "VirtualMemoryPool"), "pools"),
     "TensormemError": "errors",
 }
 

@@ -3,6 +3,7 @@ here, so that the order of the layers can be checked.
 """
 
 from tensormem._core import adaptors as _adaptors
+from tensormem._core import block_cache as _block_cache
 from tensormem._core import budgets as _budgets
 from tensormem._core import claims as _claims
 from tensormem._core import dlpack as _dlpack
@@ -101,6 +102,7 @@ VirtualAddressRange = _virtual_memory.VirtualAddressRange
 VirtualMemoryManager = _virtual_memory.VirtualMemoryManager
 GrowableBuffer = _growable_buffer.GrowableBuffer
 
+BlockCache = _block_cache.BlockCache
 Budget = _budgets.Budget
 PhysicalLimit = _budgets.PhysicalLimit
 PoolBlock = _virtual_memory_pool.PoolBlock

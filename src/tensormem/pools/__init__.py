@@ -4,6 +4,8 @@ Must not know: tensors.
 """
 
 from tensormem._core import Budget, PhysicalLimit, PoolBlock, TenantBudget
+from tensormem.pools.block_cache import BlockCache
+from tensormem.pools.block_cache_stats import BlockCacheStats
 from tensormem.pools.compaction_report import CompactionReport
 from tensormem.pools.memory_stats import MemoryStats
 from tensormem.pools.shared_budget import Participant, SharedBudget
@@ -12,6 +14,8 @@ from tensormem.pools.tenant_pool import TenantPool, TenantPoolStats
 from tensormem.pools.virtual_memory_pool import VirtualMemoryPool
 
 __all__ = [
+    "BlockCache",
+    "BlockCacheStats",
     "Budget",
     "CompactionReport",
     "MemoryStats",

@@ -1,0 +1,143 @@
+"""Question: what do blocks of a KV cache cost in batches, and how much memory do they pin after an hour of requests?"""
+
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+
+import tensormem as tm
+from harness import Metric, Peer, Question, Row, time_peers
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
+from kv_serving.models import blocks_for
+from kv_serving.trace import Request, find_trace, generate_trace, read_trace
+
+BATCH = 64
+BLOCK = 128 << 10
+SLAB_BLOCKS = 4096
+TOKENS_PER_SECOND = 20
+
+
+class FreeList:
+    """Numbers of blocks in a list; nothing is checked."""
+
+    def __init__(self) -> None:
+        self._free = list(range(SLAB_BLOCKS))
+
+    def allocate(self, count: int) -> list[int]:
+        taken = self._free[-count:]
+        del self._free[-count:]
+        return taken
+
+    def free(self, ids: list[int]) -> None:
+        self._free += ids
+
+
+class NumpySlab:
+    """Numbers of blocks in an array used as a stack; nothing is checked."""
+
+    def __init__(self) -> None:
+        self._free = numpy.arange(SLAB_BLOCKS)
+        self._left = SLAB_BLOCKS
+
+    def allocate(self, count: int) -> numpy.ndarray:
+        self._left -= count
+        return self._free[self._left : self._left + count].copy()
+
+    def free(self, ids: numpy.ndarray) -> None:
+        self._free[self._left : self._left + len(ids)] = ids
+        self._left += len(ids)
+
+
+class TorchSlab:
+    """The same with a tensor."""
+
+    def __init__(self) -> None:
+        self._free = torch.arange(SLAB_BLOCKS)
+        self._left = SLAB_BLOCKS
+
+    def allocate(self, count: int) -> torch.Tensor:
+        self._left -= count
+        return self._free[self._left : self._left + count].clone()
+
+    def free(self, ids: torch.Tensor) -> None:
+        self._free[self._left : self._left + len(ids)] = ids
+        self._left += len(ids)
+
+
+def churn(cache: tm.BlockCache, requests: list[Request]) -> list[int]:
+    """Serves the trace; every fiftieth block is a prefix that stays. Gives the ids that are live at the end."""
+    source = random.Random(1)
+    leaving: dict[int, list[int]] = {}
+    kept: list[int] = []
+    now = 0
+    for request in requests:
+        while now <= request.arrival:
+            if ended := leaving.pop(now, None):
+                source.shuffle(ended)
+                kept += ended[::50]
+                cache.free([number for place, number in enumerate(ended) if place % 50])
+            now += 1
+        end = now + 1 + request.generated // TOKENS_PER_SECOND
+        leaving.setdefault(end, []).extend(cache.allocate(blocks_for(request.tokens)))
+    for ended in leaving.values():
+        cache.free(ended)
+    cache.free(kept[: -len(kept) // 8])  # most prefixes go cold as well
+    return kept[-len(kept) // 8 :]
+
+
+def idle_memory(compact: bool) -> dict[str, float]:
+    file = find_trace()
+    with tm.BlockCache("64GiB", BLOCK, release_threshold=0) as cache:
+        churn(cache, generate_trace() if file is None else read_trace(file))
+        if compact:
+            cache.compact()
+        cache.trim()
+        stats = cache.stats()
+        floor = stats.floor_pages * stats.page_size
+        return {"idle": stats.physical_usage / floor, "peak": stats.peak_physical_usage / floor}
+
+
+def measure(say: Callable[[str], None]) -> list[Row]:
+    say(f"batches of {BATCH}")
+    ours = tm.BlockCache("16GiB", BLOCK)
+    ours.allocate(1000)
+    makers: dict[str, Any] = {
+        "tensormem": ours,
+        "Python list, unchecked": FreeList(),
+        "numpy stack, unchecked": NumpySlab(),
+        "torch stack, unchecked": TorchSlab(),
+    }
+    work = [
+        Peer(name, "free(take(n))", {"take": maker.allocate, "free": maker.free, "n": BATCH})
+        for name, maker in makers.items()
+    ]
+    speeds = {name: {"rate": BATCH / timing.median_ns * 1000} for name, timing in time_peers(work).items()}
+    ours.close()
+    say("an hour of requests, without compaction and with it")
+    speeds["tensormem"] |= idle_memory(compact=True)
+    speeds["tensormem, not compacted"] = {"rate": speeds["tensormem"]["rate"], **idle_memory(compact=False)}
+    for name in makers.keys() - {"tensormem"}:
+        speeds[name]["idle"] = speeds["tensormem"]["peak"]  # a slab has the memory of its peak, whatever is in it
+    return [Row(name, None, values) for name, values in speeds.items()]
+
+
+QUESTION = Question(
+    name="block_cache",
+    title="Blocks of a KV cache: speed in batches, and memory pinned when idle",
+    asks=f"Batches of {BATCH} blocks taken and given back, in million blocks a second. Ours checks every id and can "
+    "move blocks; the stacks of numbers check nothing and own no memory. Then an hour of conversation requests, of "
+    "which a few blocks stay: the memory held, over that of as few pages as could hold them. The stacks number a "
+    "slab, which holds the memory of its peak.",
+    case_label="",
+    metrics=[
+        Metric("rate", "million blocks a second, taken and given back"),
+        Metric("idle", "idle memory pinned / packed floor"),
+    ],
+    measure=measure,
+    packages=("tensormem", "numpy", "torch"),
+)

@@ -1,0 +1,1 @@
+"""Owns: the parts of `kv_cache.py`: the trace, three ways to keep the caches, the serving loop, the picture."""

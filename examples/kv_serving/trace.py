@@ -1,0 +1,56 @@
+"""Owns: the requests: read from the trace of a public inference service, or generated in the same shape.
+
+Must not know: models and memory.
+"""
+
+import csv
+import random
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+FILE = Path("shared") / "data" / "llm" / "AzureLLMInferenceTrace_conv.csv"
+GENERATED_REQUESTS = 19_366
+
+
+class Request(NamedTuple):
+    """One conversation turn: when it comes, in seconds, and its tokens in and out."""
+
+    arrival: float
+    context: int
+    generated: int
+
+    @property
+    def tokens(self) -> int:
+        return self.context + self.generated
+
+
+def find_trace() -> Path | None:
+    """The trace beside the repository, or None."""
+    file = Path(__file__).resolve().parents[3] / FILE
+    return file if file.is_file() else None
+
+
+def read_trace(file: Path, most: int | None = None) -> list[Request]:
+    requests: list[Request] = []
+    start: datetime | None = None
+    with file.open(newline="") as lines:
+        for row in csv.DictReader(lines):
+            when = datetime.fromisoformat(row["TIMESTAMP"][:26])
+            start = start or when
+            seconds = (when - start).total_seconds()
+            requests.append(Request(seconds, int(row["ContextTokens"]), int(row["GeneratedTokens"])))
+            if len(requests) == most:
+                break
+    return requests
+
+
+def generate_trace(most: int | None = None) -> list[Request]:
+    """Arrivals at random, 5.5 a second; contexts around 1,000 tokens with a long tail; answers of about 200."""
+    source = random.Random(2023)
+    requests, now = [], 0.0
+    for _ in range(GENERATED_REQUESTS if most is None else most):
+        now += source.expovariate(5.5)
+        context = min(14_000, int(source.lognormvariate(6.7, 0.75)) + 1)
+        requests.append(Request(now, context, min(1000, int(source.lognormvariate(5.1, 0.7)) + 1)))
+    return requests

@@ -1,0 +1,185 @@
+// Owns: a cache of blocks of one size, packed into pages of which only those in use have memory. A block has an id for
+// its life and an address that compaction may change. The fullest pages are filled first, so that the others run empty;
+// empty ones are kept up to a threshold and then go back. Every call on several blocks does all that it says, or
+// nothing.
+//   Blocks lie in frames: runs of pages that hold whole blocks, mapped and unmapped together. A frame is one page if
+//   blocks fit into that with little waste, and several where they would not; no block straddles two frames.
+// Must not know: Python; what is in a block; how callers learn that a block moved (it tells them what moved).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "base/fork_guard.hpp"
+#include "order/retired_list.hpp"
+#include "pool/block_frames.hpp"
+#include "pool/block_ids.hpp"
+#include "pool/elastic_pages.hpp"
+
+namespace tensormem {
+
+struct BlockCacheOptions {
+  std::uint64_t capacity = 0;  // bytes of addresses, rounded up to a frame
+  std::uint64_t block_bytes = 0;
+  std::uint64_t page_bytes = 2ULL << 20;
+  std::int32_t device = 0;
+  std::uint64_t idle_bytes = ~0ULL;  // empty pages that are kept, with their addresses
+  std::uint64_t ahead_pages = 0;     // made ahead, by `step_ahead` or a thread
+  bool background = false;
+};
+
+struct BlockCacheStats {
+  std::uint64_t block_bytes = 0;
+  std::uint64_t page_bytes = 0;
+  std::uint64_t pages_per_frame = 0;
+  std::uint64_t blocks_per_frame = 0;
+  std::uint64_t capacity_blocks = 0;
+  std::uint64_t live_blocks = 0;
+  std::uint64_t retired_blocks = 0;  // freed, and waiting for streams
+  std::uint64_t pinned_blocks = 0;
+  std::uint64_t used_pages = 0;    // with a block in them, or in their frame
+  std::uint64_t floor_pages = 0;   // what the blocks would need, packed
+  std::uint64_t cached_pages = 0;  // empty, kept for reuse or made ahead
+  std::uint64_t physical_bytes = 0;
+  std::uint64_t peak_physical_bytes = 0;
+  std::uint64_t created_pages = 0;
+  std::uint64_t total_allocated = 0;
+  std::uint64_t total_freed = 0;
+  std::uint64_t total_moved = 0;
+};
+
+struct CacheBlockMove {
+  CacheBlockId id = 0;
+  std::uint64_t old_address = 0;
+  std::uint64_t new_address = 0;
+};
+
+struct PackingReport {
+  std::uint64_t copied_bytes = 0;
+  std::uint64_t released_pages = 0;  // empty now, and kept or given back
+  double seconds = 0;
+  bool finished = false;
+  std::vector<CacheBlockMove> moves;
+};
+
+class BlockCache {
+ public:
+  static Status open(Driver& driver, const BlockCacheOptions& options, BudgetPtr budget,
+                     std::shared_ptr<BlockCache>* cache) noexcept;
+  ~BlockCache();
+  BlockCache(const BlockCache&) = delete;
+  BlockCache& operator=(const BlockCache&) = delete;
+
+  std::uint64_t base() const noexcept { return pages_->base(); }
+  std::uint64_t capacity() const noexcept { return frames_.frame_count() * frame_bytes(); }
+  std::uint64_t block_bytes() const noexcept { return block_bytes_; }
+  std::uint64_t page_bytes() const noexcept { return pages_->page_bytes(); }
+  std::uint64_t physical_bytes() const noexcept { return pages_->cache().held_pages() * page_bytes(); }
+  const BudgetPtr& budget() const noexcept { return budget_; }
+
+  Status allocate(std::uint64_t count, CacheBlockId* ids) noexcept;
+  // The places are used again when the work queued on `stream`, and every recorded use, is done; the ids are gone at
+  // once. `still_held` for a pinned block.
+  Status free(const CacheBlockId* ids, std::uint64_t count, StreamId stream) noexcept;
+  Status addresses(const CacheBlockId* ids, std::uint64_t count, std::uint64_t* addresses) const noexcept;
+
+  // A pinned block is neither moved nor freed. Pins are counted.
+  Status pin(const CacheBlockId* ids, std::uint64_t count) noexcept;
+  Status unpin(const CacheBlockId* ids, std::uint64_t count) noexcept;
+  // Work queued on `stream` so far uses the blocks: until it is done they are not moved, and their places not reused.
+  Status record_use(const CacheBlockId* ids, std::uint64_t count, StreamId stream) noexcept;
+  Status reap_pending() noexcept;
+
+  // Blocks whose end would empty frames of `nbytes` in all: as few blocks as can be, frame by frame. With `candidates`
+  // only those may end; otherwise all that are not pinned.
+  Status eviction_hints(std::uint64_t nbytes, const CacheBlockId* candidates, std::uint64_t candidate_count,
+                        bool any_block, std::vector<CacheBlockId>* ids) noexcept;
+  // Copies blocks from the emptiest frames into the holes of the fullest, as far as the limits allow. What moved is in
+  // the report, whatever comes of the rest.
+  Status compact(std::uint64_t max_bytes, double max_seconds, PackingReport* report) noexcept;
+
+  // Gives empty pages back until at most `keep_bytes` of them are left; says how many pages went.
+  std::uint64_t trim(std::uint64_t keep_bytes) noexcept;
+  std::uint64_t step_ahead(std::uint64_t most_pages) noexcept { return pages_->cache().step_ahead(most_pages); }
+  void set_idle_bytes(std::uint64_t idle_bytes) noexcept;
+
+  BlockCacheStats stats() const noexcept;
+  bool is_valid() const noexcept;
+
+ private:
+  struct Shape {
+    std::uint64_t stride = 0;  // from block to block
+    std::uint64_t pages = 0;   // of a frame
+    std::uint64_t blocks = 0;
+  };
+  using Places = std::vector<Place>;
+  class LoosePages;  // taken for one call, or unmapped by it; given back at its end
+  class Limits;
+
+  static constexpr std::uint32_t kRetired = ~0U;  // the owner of a place that waits for streams
+
+  static Status check(Driver& driver, const BlockCacheOptions& options, Shape* shape) noexcept;
+  static Shape choose_shape(std::uint64_t block_bytes, std::uint64_t page_bytes) noexcept;
+  BlockCache(Driver& driver, const BlockCacheOptions& options, const Shape& shape, BudgetPtr budget,
+             std::unique_ptr<ElasticPages> pages);
+
+  std::uint64_t frame_bytes() const noexcept { return shape_.pages * page_bytes(); }
+  std::uint64_t address_of(Place place) const noexcept {
+    const std::uint64_t frame = frames_.frame_of(place);
+    return base() + frame * frame_bytes() + (place - frame * shape_.blocks) * shape_.stride;
+  }
+  // How many frames more are needed for `count` blocks; `out_of_virtual_memory` if there are not so many.
+  Status frames_needed(std::uint64_t count, std::uint64_t* frames) const noexcept;
+  void wish_for(std::uint64_t frames, std::vector<std::uint64_t>* homes) const;
+  Status back_frames(std::uint64_t frames, LoosePages& loose);
+  Status back_one(std::uint64_t frame, LoosePages& loose) noexcept;
+  void release_idle(std::uint64_t keep_bytes, LoosePages& loose) noexcept;
+  void hand_out(std::uint64_t count, CacheBlockId* ids) noexcept;
+
+  // The rows of the ids, none of them twice; all live.
+  Status find_all(const CacheBlockId* ids, std::uint64_t count, std::vector<std::uint32_t>* rows);
+  Status find_once(const CacheBlockId* ids, std::uint64_t count, std::vector<std::uint32_t>* rows);
+  Status check_unpinned(const std::vector<std::uint32_t>& rows) const noexcept;
+  void pin_row(std::uint32_t row) noexcept;
+  void unpin_row(std::uint32_t row) noexcept;
+  Status end_of_stream(StreamId stream, Uses* until);
+  Uses uses_left(std::uint32_t row);
+  void forget_row(std::uint32_t row) noexcept;
+  void drop_done_uses() noexcept;
+  Status reap_locked(LoosePages& loose) noexcept;
+
+  Status copy_block(std::uint64_t from, std::uint64_t to) noexcept;
+  Status move_block(Place from, PackingReport* report);
+  std::uint64_t choose_victim() const noexcept;
+  bool can_empty(std::uint64_t frame) const noexcept;
+  Status empty_frame(std::uint64_t frame, const Limits& limits, PackingReport* report);
+  std::uint64_t floor_frames() const noexcept { return (frames_.taken_count() + shape_.blocks - 1) / shape_.blocks; }
+  void note_peak() noexcept;
+
+  Driver& driver_;
+  const std::int32_t device_;
+  const std::uint64_t block_bytes_;
+  const Shape shape_;
+  const BudgetPtr budget_;
+  StreamOrder order_;
+  const std::unique_ptr<ElasticPages> pages_;
+  mutable std::mutex mutex_;
+  ForkGuard fork_guard_{mutex_};
+  BlockFrames frames_;
+  BlockIds ids_;
+  std::unordered_map<std::uint32_t, Uses> uses_;  // by row
+  RetiredList<Places> retired_;
+  std::vector<std::uint32_t> scratch_;  // rows of the call under way
+  std::uint64_t idle_bytes_;
+  std::uint64_t retired_blocks_ = 0;
+  std::uint64_t pinned_blocks_ = 0;
+  std::uint64_t peak_physical_bytes_ = 0;
+  std::uint64_t total_allocated_ = 0;
+  std::uint64_t total_freed_ = 0;
+  std::uint64_t total_moved_ = 0;
+};
+
+}  // namespace tensormem

@@ -1,0 +1,162 @@
+// How blocks end: at once, or when the streams that use them have passed. Nothing here waits for a stream.
+#include <new>
+#include <utility>
+
+#include "base/invariant.hpp"
+#include "pool/block_cache.hpp"
+#include "pool/block_cache_parts.hpp"
+
+namespace tensormem {
+
+namespace {
+
+Status no_memory_for_uses() { return Status::fail(Code::out_of_memory, "no memory to note uses", sizeof(Use)); }
+
+// The latest use of each stream is enough for one block.
+void replace_use(Uses& uses, const Use& use) {
+  for (Use& known : uses) {
+    if (known.stream != use.stream) continue;
+    known = use;
+    return;
+  }
+  uses.push_back(use);
+}
+
+// Several blocks may have been used at different times: each event counts.
+void add_use(Uses& uses, const Use& use) {
+  for (const Use& known : uses) {
+    if (known.event.handle() == use.event.handle()) return;
+  }
+  uses.push_back(use);
+}
+
+}  // namespace
+
+Status BlockCache::check_unpinned(const std::vector<std::uint32_t>& rows) const noexcept {
+  for (const std::uint32_t row : rows) {
+    if (ids_[row].pins == 0) continue;
+    return Status::fail(Code::still_held, "the block is pinned", address_of(ids_[row].place), ids_[row].pins);
+  }
+  return {};
+}
+
+// Empty if everything queued on the stream is done.
+Status BlockCache::end_of_stream(StreamId stream, Uses* until) {
+  if (driver_.stream_is_inline(stream)) return {};
+  bool idle = false;
+  TM_TRY(driver_.stream_query(stream, &idle));
+  if (idle) return {};
+  EventRef end;
+  TM_TRY(order_.mark(stream, &end));
+  until->push_back({stream, std::move(end)});
+  return {};
+}
+
+// What recorded work is not proven done. A query that fails proves nothing.
+Uses BlockCache::uses_left(std::uint32_t row) {
+  Uses left;
+  if (!ids_[row].used) return left;
+  for (const Use& use : uses_[row]) {
+    bool passed = false;
+    if (!order_.are_done({use}, &passed).ok() || !passed) left.push_back(use);
+  }
+  return left;
+}
+
+void BlockCache::forget_row(std::uint32_t row) noexcept {
+  if (ids_[row].used) uses_.erase(row);
+  ids_.drop(row);
+}
+
+// All that must wait, waits for the same: one entry a call, so that noting it succeeds or fails as a whole.
+Status BlockCache::free(const CacheBlockId* ids, std::uint64_t count, StreamId stream) noexcept try {
+  LoosePages loose(*pages_);
+  const std::lock_guard lock(mutex_);
+  (void)reap_locked(loose).ok();  // told by reap_pending itself
+  TM_TRY(find_once(ids, count, &scratch_));
+  TM_TRY(check_unpinned(scratch_));
+  Uses until;
+  TM_TRY(end_of_stream(stream, &until));
+  const bool all_wait = !until.empty();
+  Places waiting;
+  for (const std::uint32_t row : scratch_) {
+    const Uses left = uses_left(row);
+    if (!all_wait && left.empty()) continue;
+    for (const Use& use : left) add_use(until, use);
+    waiting.push_back(ids_[row].place);
+  }
+  if (!waiting.empty()) retired_.push(waiting, std::move(until));
+  retired_blocks_ += waiting.size();
+  for (const Place place : waiting) {
+    forget_row(frames_.owner(place) - 1);
+    frames_.set_owner(place, kRetired);
+    frames_.add_fixed(place);
+  }
+  for (const std::uint32_t row : scratch_) {
+    if (!ids_[row].live) continue;
+    const Place place = ids_[row].place;
+    forget_row(row);
+    frames_.give_back(place);
+  }
+  total_freed_ += count;
+  release_idle(idle_bytes_, loose);
+  return {};
+} catch (const std::bad_alloc&) {
+  return no_memory_for_uses();
+}
+
+Status BlockCache::record_use(const CacheBlockId* ids, std::uint64_t count, StreamId stream) noexcept try {
+  const std::lock_guard lock(mutex_);
+  TM_TRY(find_all(ids, count, &scratch_));
+  if (count == 0) return {};
+  Use use;
+  use.stream = stream;
+  TM_TRY(order_.mark(stream, &use.event));
+  // First a place for each, which may fail; then the notes, which cannot.
+  for (const std::uint32_t row : scratch_) {
+    Uses& uses = uses_[row];
+    ids_[row].used = true;
+    uses.reserve(uses.size() + 1);
+  }
+  for (const std::uint32_t row : scratch_) replace_use(uses_[row], use);
+  return {};
+} catch (const std::bad_alloc&) {
+  return no_memory_for_uses();
+}
+
+void BlockCache::drop_done_uses() noexcept {
+  for (auto at = uses_.begin(); at != uses_.end();) {
+    bool done = false;
+    if (!order_.are_done(at->second, &done).ok() || !done) {
+      ++at;
+      continue;
+    }
+    ids_[at->first].used = false;
+    at = uses_.erase(at);
+  }
+}
+
+Status BlockCache::reap_locked(LoosePages& loose) noexcept try {
+  if (retired_.empty()) return {};
+  std::vector<Places> done;
+  Status status = retired_.take_done(order_, &done);
+  for (const Places& places : done) {
+    for (const Place place : places) {
+      frames_.drop_fixed(place);
+      frames_.give_back(place);
+    }
+    retired_blocks_ -= places.size();
+  }
+  if (!done.empty()) release_idle(idle_bytes_, loose);
+  return status;
+} catch (const std::bad_alloc&) {
+  return no_memory_for_uses();
+}
+
+Status BlockCache::reap_pending() noexcept {
+  LoosePages loose(*pages_);
+  const std::lock_guard lock(mutex_);
+  return reap_locked(loose);
+}
+
+}  // namespace tensormem

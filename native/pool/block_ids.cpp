@@ -1,0 +1,69 @@
+#include "pool/block_ids.hpp"
+
+#include <algorithm>
+#include <atomic>
+
+#include "base/invariant.hpp"
+
+namespace tensormem {
+
+namespace {
+
+std::atomic<std::uint32_t> g_caches{0};
+
+}  // namespace
+
+BlockIds::BlockIds() noexcept : number_(1 + g_caches.fetch_add(1, std::memory_order_relaxed) % (kNumbers - 1)) {}
+
+bool BlockIds::reserve(std::uint64_t count) {
+  if (count <= free_) return true;
+  const std::uint64_t needed = rows_.size() + count - free_;
+  if (needed > kMaxRows) return false;
+  if (needed > rows_.capacity()) rows_.reserve(std::max<std::uint64_t>(needed, 2 * rows_.capacity()));
+  return true;
+}
+
+std::uint32_t BlockIds::make(std::uint32_t place) noexcept {
+  std::uint32_t row = static_cast<std::uint32_t>(rows_.size());
+  if (first_free_ != 0) {
+    row = first_free_ - 1;
+    first_free_ = rows_[row].place;
+    free_ -= 1;
+  } else {
+    TM_ASSERT(rows_.size() < rows_.capacity());
+    rows_.emplace_back();
+  }
+  BlockRow& at = rows_[row];
+  at.place = place;
+  at.generation += 1;
+  at.live = true;
+  live_ += 1;
+  return row;
+}
+
+void BlockIds::drop(std::uint32_t row) noexcept {
+  BlockRow& at = rows_[row];
+  TM_ASSERT(at.live && at.pins == 0);
+  at.live = at.marked = at.used = false;
+  live_ -= 1;
+  if (at.generation == kMaxGeneration) return;
+  at.place = first_free_;
+  first_free_ = row + 1;
+  free_ += 1;
+}
+
+Status BlockIds::find(CacheBlockId id, std::uint32_t* row) const noexcept {
+  const std::uint64_t index = id & (kMaxRows - 1);
+  const std::uint64_t generation = id >> kGenerationShift & kMaxGeneration;
+  if (id >> kNumberShift != number_ || index >= rows_.size() || generation == 0 ||
+      generation > rows_[index].generation) {
+    return Status::fail(Code::foreign_block, "this cache never gave out the id", id, 0);
+  }
+  if (!rows_[index].live || generation != rows_[index].generation) {
+    return Status::fail(Code::use_after_free, "the id was freed before", id, 0);
+  }
+  *row = static_cast<std::uint32_t>(index);
+  return {};
+}
+
+}  // namespace tensormem

@@ -1,0 +1,89 @@
+"""Owns: the block cache of a driver found by name, its reports, and the news of moves.
+
+Must not know: tensors and tenants; what is in a block.
+"""
+
+from array import array
+from collections.abc import Callable
+
+from tensormem import _core, errors
+from tensormem._core import Driver
+from tensormem.pools.block_cache_stats import BlockCacheStats
+from tensormem.pools.compaction_report import CompactionReport
+from tensormem.vmm.manager import find_driver
+
+__all__ = ["BlockCache"]
+
+
+class BlockCache(_core.BlockCache):
+    """Blocks of one size, such as those of a KV cache, packed into pages that have memory only while they are in use.
+
+    A block has an id for its life, never used again, and an address that `compact` may change. Allocation fills the
+    fullest pages first, so that others run empty; empty pages are kept up to `release_threshold` and then go back.
+    `physical_limit`, or a `budget` shared with others, bounds the memory. Blocks never straddle a frame, the one or few
+    pages that are mapped together. `on_move(ids, old_addresses, new_addresses)` is called after blocks moved, with
+    arrays. Thread-safe.
+
+    >>> import tensormem as tm
+    >>> with tm.BlockCache("64GiB", block_size="256KiB") as cache:
+    ...     ids = cache.allocate(64)
+    ...     cache.free(ids[4:])
+    ...     with cache.view(ids[0]) as view:
+    ...         view[:5] = b"hello"
+    ...     cache.compact().finished, cache.stats().used_pages
+    (True, 1)
+    """
+
+    def __init__(
+        self,
+        capacity: int | str,
+        block_size: int | str,
+        page_size: int | str = "2MiB",
+        device: str | Driver = "host",
+        *,
+        physical_limit: int | str | None = None,
+        budget: _core.Budget | None = None,
+        release_threshold: int | str | None = "32MiB",
+        low_water: int | str = 0,
+        background: bool = False,
+        on_move: "Callable[[array[int], array[int], array[int]], object] | None" = None,
+    ) -> None:
+        if on_move is not None and not callable(on_move):
+            raise errors.InvalidArgument("on_move is a function")
+        driver, ordinal = (device, 0) if isinstance(device, Driver) else find_driver(device)
+        super().__init__(
+            driver,
+            ordinal,
+            capacity,
+            block_size,
+            page_size,
+            physical_limit=physical_limit,
+            budget=budget,
+            release_threshold=release_threshold,
+            low_water=low_water,
+            background=background,
+        )
+        self._on_move = on_move
+
+    def stats(self) -> BlockCacheStats:
+        """What the cache has now."""
+        return BlockCacheStats(**self._stats())
+
+    def compact(self, max_bytes: int | str | None = None, max_seconds: float | None = None) -> CompactionReport:
+        """Copy blocks of the emptiest pages into holes of the fullest, until as few pages are left as can hold them.
+
+        Ids stay, addresses change. Blocks that are pinned, viewed, or used by a stream stay where they are. `max_bytes`
+        and `max_seconds` bound one call; the next one goes on. `on_move` is told before this returns.
+        """
+        done, ids, old, new, failure = self._compact(max_bytes, max_seconds)
+        raised: Exception | None = None
+        if self._on_move is not None and ids:
+            try:
+                self._on_move(ids, old, new)
+            except Exception as error:
+                raised = error
+        if failure is not None:
+            raise failure
+        if raised is not None:
+            raise errors.CallbackFailed(f"on_move raised {raised!r}") from raised
+        return CompactionReport(**done)
