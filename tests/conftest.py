@@ -4,10 +4,17 @@ Owns: the closing list "Could not run here:". It holds the reason of every skipp
 `make test` wrote to the file named by COULD_NOT_RUN (a system package, a native test).
 """
 
+import gc
 import os
 from pathlib import Path
 
 import pytest
+
+
+def pytest_collection_finish() -> None:
+    # Many tests collect garbage to see what is left. What is imported by now stays: do not walk it each time.
+    gc.collect()
+    gc.freeze()
 
 
 def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
