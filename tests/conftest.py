@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 
-def pytest_collection_finish() -> None:
-    # Many tests collect garbage to see what is left. What is imported by now stays: do not walk it each time.
+@pytest.fixture(scope="module", autouse=True)
+def _do_not_walk_what_stays() -> None:
+    # Many tests collect garbage to see what is left. What was there before a module stays: do not walk it.
     gc.collect()
     gc.freeze()
 
