@@ -58,7 +58,7 @@ def table(question: Question, metric: Metric, rows: Sequence[Row]) -> str:
 
 def _ratio(cells: dict[tuple[str, int | None], float], peers: list[str], ours: str, case: int | None) -> str:
     others = [cells[peer, case] for peer in peers if peer != ours and (peer, case) in cells]
-    if not others or (ours, case) not in cells:
+    if not others or (ours, case) not in cells or min(others) == 0:
         return "-"
     return f"{cells[ours, case] / min(others):.2f}x"
 
