@@ -19,17 +19,16 @@ from cpython.buffer cimport (
 from libc.stdint cimport int32_t, uint64_t
 from libc.string cimport memcpy
 from libcpp cimport bool as cbool
-from libcpp.memory cimport make_shared, shared_ptr, static_pointer_cast
+from libcpp.memory cimport shared_ptr
 from libcpp.utility cimport move
 from libcpp.vector cimport vector
 
-from tensormem._core.budgets cimport Budget
+from tensormem._core.budgets cimport budget_or_limit
 from tensormem._core.drivers cimport Driver
 from tensormem._core.failures cimport check
 from tensormem._core.native cimport Status, StreamId
 from tensormem._core.native_block_cache cimport BlockCache as NativeCache
 from tensormem._core.native_block_cache cimport BlockCacheOptions, BlockCacheStats, CacheBlockId, PackingReport
-from tensormem._core.native_pool cimport Budget as NativeBudget
 from tensormem._core.native_pool cimport BudgetPtr, LocalBudget
 from tensormem._core.sizes cimport size_of
 from tensormem._core.streams cimport stream_id
@@ -146,15 +145,7 @@ cdef class BlockCache:
         cdef Status status
         if self.native.get() is not NULL:
             raise errors.InvalidArgument("a cache is made once")
-        if budget is not None and physical_limit is not None:
-            raise errors.InvalidArgument("give a budget or a physical limit, not both")
-        if budget is not None:
-            if not isinstance(budget, Budget):
-                raise errors.InvalidArgument(f"a budget is needed, not {type(budget).__name__}")
-            admitted = (<Budget>budget).native
-        else:
-            limit = _UNLIMITED if physical_limit is None else size_of(physical_limit)
-            admitted = static_pointer_cast[NativeBudget, LocalBudget](make_shared[LocalBudget](<uint64_t>limit))
+        admitted = budget_or_limit(budget, physical_limit)
         options.capacity = size_of(capacity)
         options.block_bytes = size_of(block_size)
         options.page_bytes = size_of(page_size)

@@ -7,3 +7,7 @@ from tensormem._core.native_pool cimport Budget as NativeBudget
 cdef class Budget:
     cdef shared_ptr[NativeBudget] native
     cdef object __weakref__
+
+
+# What admits the pages of a pool that was given a budget, or a physical limit of its own (None: no limit), not both.
+cdef shared_ptr[NativeBudget] budget_or_limit(object budget, object physical_limit) except *

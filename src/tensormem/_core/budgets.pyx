@@ -1,12 +1,13 @@
 # cython: language_level=3, freethreading_compatible=True
 """Owns: budgets of physical memory as Python sees them: whoever wants pages asks one first."""
 from libc.stdint cimport uint64_t
-from libcpp.memory cimport make_shared, static_pointer_cast
+from libcpp.memory cimport make_shared, shared_ptr, static_pointer_cast
 
 from tensormem._core.native_pool cimport Budget as NativeBudget
 from tensormem._core.native_pool cimport LocalBudget
 from tensormem._core.sizes cimport size_of
 
+from tensormem import errors
 from tensormem.units import format_size
 
 
@@ -54,3 +55,14 @@ cdef class PhysicalLimit(Budget):
     @limit.setter
     def limit(self, value):
         (<LocalBudget*>self.native.get()).set_limit(size_of(value))
+
+
+cdef shared_ptr[NativeBudget] budget_or_limit(object budget, object physical_limit) except *:
+    cdef uint64_t limit = 0x7FFFFFFFFFFFFFFF if physical_limit is None else size_of(physical_limit)
+    if budget is None:
+        return static_pointer_cast[NativeBudget, LocalBudget](make_shared[LocalBudget](limit))
+    if physical_limit is not None:
+        raise errors.InvalidArgument("give a budget or a physical limit, not both")
+    if not isinstance(budget, Budget):
+        raise errors.InvalidArgument(f"a budget is needed, not {type(budget).__name__}")
+    return (<Budget>budget).native

@@ -1,23 +1,19 @@
 # cython: language_level=3, freethreading_compatible=True
 """Owns: the general allocator over pages, as a leaf of resource stacks."""
 from libc.stdint cimport int32_t, uint64_t
-from libcpp.memory cimport make_shared, shared_ptr, static_pointer_cast
+from libcpp.memory cimport shared_ptr, static_pointer_cast
 from libcpp.utility cimport move
 
-from tensormem._core.budgets cimport Budget
+from tensormem._core.budgets cimport budget_or_limit
 from tensormem._core.drivers cimport Driver
 from tensormem._core.failures cimport check
 from tensormem._core.native cimport Driver as NativeDriver
 from tensormem._core.native cimport Resource, ResourcePtr, Status
-from tensormem._core.native_pool cimport Budget as NativeBudget
-from tensormem._core.native_pool cimport BudgetPtr, LocalBudget
+from tensormem._core.native_pool cimport BudgetPtr
 from tensormem._core.resources cimport DeviceMemoryResource
 from tensormem._core.sizes cimport size_of
 
-from tensormem import errors
 from tensormem._core import drivers
-
-cdef uint64_t _UNLIMITED = 0x7FFFFFFFFFFFFFFF
 
 
 cdef extern from "resource/elastic_memory_resource.hpp" namespace "tensormem" nogil:
@@ -69,15 +65,7 @@ cdef class ElasticMemoryResource(DeviceMemoryResource):
         cdef shared_ptr[NativeElastic] made
         cdef Driver chosen = drivers.host() if driver is None else driver
         cdef Status status
-        if budget is not None and physical_limit is not None:
-            raise errors.InvalidArgument("give a budget or a physical limit, not both")
-        if budget is not None:
-            if not isinstance(budget, Budget):
-                raise errors.InvalidArgument(f"a budget is needed, not {type(budget).__name__}")
-            admitted = (<Budget>budget).native
-        else:
-            limit = _UNLIMITED if physical_limit is None else size_of(physical_limit)
-            admitted = static_pointer_cast[NativeBudget, LocalBudget](make_shared[LocalBudget](<uint64_t>limit))
+        admitted = budget_or_limit(budget, physical_limit)
         options.page_bytes = size_of(page_size)
         options.release_threshold = size_of(release_threshold)
         if capacity is not None:

@@ -9,15 +9,14 @@ cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport int32_t, uint64_t
 from libcpp cimport bool as cbool
-from libcpp.memory cimport make_shared, shared_ptr, static_pointer_cast
+from libcpp.memory cimport shared_ptr
 from libcpp.utility cimport move
 from libcpp.vector cimport vector
 
-from tensormem._core.budgets cimport Budget
+from tensormem._core.budgets cimport budget_or_limit
 from tensormem._core.drivers cimport Driver
 from tensormem._core.failures cimport check
 from tensormem._core.native cimport Status, StreamId, TagId, tag_text
-from tensormem._core.native_pool cimport Budget as NativeBudget
 from tensormem._core.native_pool cimport (
     BudgetPtr,
     CompactionLimits,
@@ -180,15 +179,7 @@ cdef class VirtualMemoryPool:
         cdef Status status
         if self.native.get() is not NULL:
             raise errors.InvalidArgument("a pool is made once")
-        if budget is not None and physical_limit is not None:
-            raise errors.InvalidArgument("give a budget or a physical limit, not both")
-        if budget is not None:
-            if not isinstance(budget, Budget):
-                raise errors.InvalidArgument(f"a budget is needed, not {type(budget).__name__}")
-            admitted = (<Budget>budget).native
-        else:
-            limit = _UNLIMITED if physical_limit is None else size_of(physical_limit)
-            admitted = static_pointer_cast[NativeBudget, LocalBudget](make_shared[LocalBudget](<uint64_t>limit))
+        admitted = budget_or_limit(budget, physical_limit)
         options.capacity = size_of(capacity)
         options.page_bytes = page
         options.device = device
