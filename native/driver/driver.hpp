@@ -27,7 +27,7 @@ class Driver {
   virtual ~Driver() = default;
 
   // --- Who it is -----------------------------------------------------------------------------------------------
-  virtual const char* name() const noexcept = 0;  // "host", "cuda", "hip"
+  virtual const char* name() const noexcept = 0;  // "host", "cuda", "rocm"
   virtual Status device_count(std::int32_t* count) = 0;
   virtual Status device_info(std::int32_t device, DeviceInfo* info) = 0;
   virtual Status memory_info(std::int32_t device, MemoryInfo* info) = 0;
@@ -103,17 +103,10 @@ class Driver {
   // Mapped memory cannot be touched until `set_access` says so.
   virtual Status map(std::uint64_t address, std::uint64_t size, PhysicalHandle physical,
                      std::uint64_t physical_offset) = 0;
-  // Whole pieces of physical memory, `piece_bytes` each, one behind the other: all of them or none.
-  virtual Status map_run(std::uint64_t address, std::uint64_t piece_bytes, const PhysicalHandle* pieces,
-                         std::uint64_t count) {
-    for (std::uint64_t done = 0; done < count; ++done) {
-      Status status = map(address + done * piece_bytes, piece_bytes, pieces[done], 0);
-      if (status.ok()) continue;
-      for (; done > 0; --done) (void)unmap(address + (done - 1) * piece_bytes, piece_bytes).ok();
-      return status;
-    }
-    return {};
-  }
+  // The pieces one behind the other, with `access` for `device` unless it is `none`: all of it or nothing. A driver that
+  // can do it in fewer steps says how.
+  virtual Status map_run(std::uint64_t address, const MapPiece* pieces, std::uint64_t count, std::int32_t device,
+                         AccessFlags access);
   virtual Status unmap(std::uint64_t address, std::uint64_t size) = 0;
   virtual Status set_access(std::uint64_t address, std::uint64_t size, std::int32_t device, AccessFlags access) = 0;
   // The descriptor is the caller's to close. Importing duplicates it.

@@ -67,6 +67,13 @@ struct Granularity {
 using PhysicalHandle = std::uint64_t;
 inline constexpr PhysicalHandle kNoPhysical = 0;
 
+// A part of physical memory that is to get an address.
+struct MapPiece {
+  PhysicalHandle physical = kNoPhysical;
+  std::uint64_t physical_offset = 0;
+  std::uint64_t size = 0;
+};
+
 struct PhysicalOptions {
   bool exportable = false;  // may be handed to another process by fd
   bool huge_pages = true;   // ask for them; works without

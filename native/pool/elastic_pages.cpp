@@ -56,21 +56,14 @@ ElasticPages::~ElasticPages() {
 
 Status ElasticPages::map(std::uint64_t first, const Page* pages, std::uint64_t count) noexcept try {
   TM_ASSERT(mapped_.none_set(first, count));
-  std::vector<PhysicalHandle> handles(count);
-  for (std::uint64_t i = 0; i < count; ++i) handles[i] = pages[i].physical;
-  TM_TRY(driver_.map_run(address_of(first), page_bytes_, handles.data(), count));
-  Status status = driver_.set_access(address_of(first), count * page_bytes_, device_, AccessFlags::read_write);
-  if (!status.ok()) {
-    if (!driver_.unmap(address_of(first), count * page_bytes_).ok()) {
-      (void)driver_.unmap(address_of(first), count * page_bytes_).ok();
-    }
-    return status;
-  }
+  std::vector<MapPiece> pieces(count);
+  for (std::uint64_t i = 0; i < count; ++i) pieces[i] = MapPiece{pages[i].physical, 0, page_bytes_};
+  TM_TRY(driver_.map_run(address_of(first), pieces.data(), count, device_, AccessFlags::read_write));
   for (std::uint64_t i = 0; i < count; ++i) table_[first + i] = pages[i];
   mapped_.set(first, count);
   return {};
 } catch (const std::bad_alloc&) {
-  return no_memory_for_books(count * sizeof(PhysicalHandle));
+  return no_memory_for_books(count * sizeof(MapPiece));
 }
 
 Status ElasticPages::unmap(std::uint64_t first, std::uint64_t count, std::vector<Page>* pages) noexcept try {

@@ -2,6 +2,7 @@
 // Must not know: mappings, drivers.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "driver/types.hpp"
@@ -19,6 +20,8 @@ class AccessSet {
     bits_ &= ~(std::uint64_t{3} << (2 * device));
     bits_ |= static_cast<std::uint64_t>(flags) << (2 * device);
   }
+  // The first that may do anything; 0 if there is none.
+  std::int32_t first_device() const { return bits_ == 0 ? 0 : std::countr_zero(bits_) / 2; }
   bool operator==(const AccessSet&) const = default;
 
  private:

@@ -115,8 +115,11 @@ void AddressRange::forget(std::uint64_t offset, std::uint64_t size) noexcept {
   }
 }
 
+// With its access for the first device that has any; `restore_access` gives it to the others.
 Status AddressRange::map_noted(std::uint64_t offset, const Mapping& mapping) noexcept {
-  return driver_.map(base_ + offset, mapping.size, mapping.physical->handle(), mapping.physical_offset);
+  const MapPiece piece{mapping.physical->handle(), mapping.physical_offset, mapping.size};
+  const std::int32_t device = mapping.access.first_device();
+  return driver_.map_run(base_ + offset, &piece, 1, device, mapping.access.of(device));
 }
 
 Status AddressRange::map(const std::vector<MapRequest>& requests, std::int32_t device, AccessFlags access,
@@ -126,13 +129,15 @@ Status AddressRange::map(const std::vector<MapRequest>& requests, std::int32_t d
   TM_TRY(check_open());
   for (const MapRequest& request : requests) TM_TRY(check_request(request));
   const std::uint64_t fresh = take_serial();
+  AccessSet granted;
+  granted.set(device, access);
   std::size_t noted = 0;
   std::size_t mapped = 0;
   Status status;
   for (; noted < requests.size() && status.ok(); noted += status.ok() ? 1 : 0) {
     status = table_.check_free(requests[noted].offset, requests[noted].size);
     if (status.ok()) status = requests[noted].physical->acquire();
-    if (status.ok()) status = note(requests[noted], fresh, AccessSet());
+    if (status.ok()) status = note(requests[noted], fresh, granted);
   }
   if (status.ok()) status = map_all(requests, device, access, &mapped);
   if (status.ok()) {
@@ -154,21 +159,24 @@ void AddressRange::undo_map(const std::vector<MapRequest>& requests, std::size_t
 }
 
 Status AddressRange::map_all(const std::vector<MapRequest>& requests, std::int32_t device, AccessFlags access,
-                             std::size_t* done) {
-  for (const MapRequest& request : requests) {
-    TM_TRY(driver_.map(base_ + request.offset, request.size, request.physical->handle(), request.physical_offset));
-    *done += 1;
-  }
-  if (access == AccessFlags::none) return {};
-  for (std::size_t i = 0; i < requests.size();) {
-    // Neighbours get it in one call.
-    const std::uint64_t offset = requests[i].offset;
+                             std::size_t* done) noexcept try {
+  std::vector<MapPiece> pieces;
+  pieces.reserve(requests.size());
+  while (*done < requests.size()) {
+    // Neighbours in one call.
+    const std::uint64_t offset = requests[*done].offset;
     std::uint64_t size = 0;
-    for (; i < requests.size() && requests[i].offset == offset + size; ++i) size += requests[i].size;
-    TM_TRY(driver_.set_access(base_ + offset, size, device, access));
-    table_.for_each(offset, size, [&](std::uint64_t, Mapping& mapping) { mapping.access.set(device, access); });
+    pieces.clear();
+    for (std::size_t i = *done; i < requests.size() && requests[i].offset == offset + size; ++i) {
+      pieces.push_back(MapPiece{requests[i].physical->handle(), requests[i].physical_offset, requests[i].size});
+      size += requests[i].size;
+    }
+    TM_TRY(driver_.map_run(base_ + offset, pieces.data(), pieces.size(), device, access));
+    *done += pieces.size();
   }
   return {};
+} catch (const std::bad_alloc&) {
+  return no_memory_for_books();
 }
 
 // --- Unmap ---------------------------------------------------------------------------------------------------------
@@ -261,7 +269,7 @@ void AddressRange::put_back(std::uint64_t offset, std::uint64_t end) noexcept {
 }
 
 Status AddressRange::restore_access(std::uint64_t offset, const Mapping& mapping) noexcept {
-  for (std::int32_t device = 0; device < AccessSet::kMaxDevices; ++device) {
+  for (std::int32_t device = mapping.access.first_device() + 1; device < AccessSet::kMaxDevices; ++device) {
     const AccessFlags access = mapping.access.of(device);
     if (access == AccessFlags::none) continue;
     TM_TRY(driver_.set_access(base_ + offset, mapping.size, device, access));

@@ -80,7 +80,8 @@ class AddressRange {
   void undo_map(const std::vector<MapRequest>& requests, std::size_t noted, std::size_t mapped) noexcept;
   Status split(std::uint64_t offset, std::uint64_t size) noexcept;
   void rejoin(std::uint64_t offset, std::uint64_t size) noexcept;
-  Status map_all(const std::vector<MapRequest>& requests, std::int32_t device, AccessFlags access, std::size_t* done);
+  Status map_all(const std::vector<MapRequest>& requests, std::int32_t device, AccessFlags access,
+                 std::size_t* done) noexcept;
   Status unmap_locked(std::uint64_t offset, std::uint64_t size) noexcept;
   Status unmap_pieces(std::uint64_t offset, std::uint64_t size) noexcept;
   void put_back(std::uint64_t offset, std::uint64_t end) noexcept;

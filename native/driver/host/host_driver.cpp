@@ -228,12 +228,14 @@ Status HostDriver::physical_info(PhysicalHandle physical, PhysicalInfo* info) {
 
 Status HostDriver::map(std::uint64_t address, std::uint64_t size, PhysicalHandle physical,
                        std::uint64_t physical_offset) {
-  return virtual_.map(address, size, physical, physical_offset);
+  const MapPiece piece{physical, physical_offset, size};
+  return virtual_.map(address, &piece, 1, AccessFlags::none);
 }
 
-Status HostDriver::map_run(std::uint64_t address, std::uint64_t piece_bytes, const PhysicalHandle* pieces,
-                           std::uint64_t count) {
-  return virtual_.map_run(address, piece_bytes, pieces, count);
+Status HostDriver::map_run(std::uint64_t address, const MapPiece* pieces, std::uint64_t count, std::int32_t device,
+                           AccessFlags access) {
+  TM_TRY(check_place(device));
+  return virtual_.map(address, pieces, count, access);
 }
 
 Status HostDriver::unmap(std::uint64_t address, std::uint64_t size) { return virtual_.unmap(address, size); }

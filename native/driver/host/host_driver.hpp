@@ -88,8 +88,8 @@ class HostDriver final : public Driver {
   Status physical_info(PhysicalHandle physical, PhysicalInfo* info) override;
   Status map(std::uint64_t address, std::uint64_t size, PhysicalHandle physical,
              std::uint64_t physical_offset) override;
-  Status map_run(std::uint64_t address, std::uint64_t piece_bytes, const PhysicalHandle* pieces,
-                 std::uint64_t count) override;
+  Status map_run(std::uint64_t address, const MapPiece* pieces, std::uint64_t count, std::int32_t device,
+                 AccessFlags access) override;
   Status unmap(std::uint64_t address, std::uint64_t size) override;
   Status set_access(std::uint64_t address, std::uint64_t size, std::int32_t device, AccessFlags access) override;
   Status physical_export(PhysicalHandle physical, std::int32_t* fd) override;

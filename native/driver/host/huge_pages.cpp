@@ -93,7 +93,7 @@ int HugePages::try_in_file(int fd) noexcept {
   std::uint64_t window = 0;
   int error = reserve_aligned(kHugePageBytes, kHugePageBytes, &window);
   if (error != 0) return error;
-  error = os::map_file_over(window, kHugePageBytes, fd, 0);
+  error = os::map_file_over(window, kHugePageBytes, fd, 0, os::Protection::none);
   // A collapse starts from a page that exists; making one in the file needs no touch, so nothing can fault.
   if (error == 0) error = os::allocate_range(fd, 0, os::page_size());
   if (error == 0) error = collapse(window, kHugePageBytes);

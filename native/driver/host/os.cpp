@@ -108,10 +108,12 @@ int reserve_over(std::uint64_t address, std::uint64_t size) noexcept {
   return ::mmap(pointer(address), size, PROT_NONE, kReservation | MAP_FIXED, -1, 0) == MAP_FAILED ? errno : 0;
 }
 
-int map_file_over(std::uint64_t address, std::uint64_t size, int fd, std::uint64_t offset) noexcept {
+int map_file_over(std::uint64_t address, std::uint64_t size, int fd, std::uint64_t offset,
+                  Protection protection) noexcept {
   TM_CONSULT(map);
   const auto at = static_cast<off_t>(offset);
-  return ::mmap(pointer(address), size, PROT_NONE, MAP_SHARED | MAP_FIXED, fd, at) == MAP_FAILED ? errno : 0;
+  void* const got = ::mmap(pointer(address), size, flag_of(protection), MAP_SHARED | MAP_FIXED, fd, at);
+  return got == MAP_FAILED ? errno : 0;
 }
 
 int unmap(std::uint64_t address, std::uint64_t size) noexcept {

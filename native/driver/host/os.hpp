@@ -18,8 +18,9 @@ enum class Advice : std::uint8_t { will_need, populate_write, huge_pages, collap
 // Addresses without memory, anywhere; and the same put (back) over a range that is ours, whatever is there now.
 int reserve(std::uint64_t size, std::uint64_t* address) noexcept;
 int reserve_over(std::uint64_t address, std::uint64_t size) noexcept;
-// Shares the file's pages at an address that is ours; not touchable until `protect` says so.
-int map_file_over(std::uint64_t address, std::uint64_t size, int fd, std::uint64_t offset) noexcept;
+// Shares the file's pages at an address that is ours.
+int map_file_over(std::uint64_t address, std::uint64_t size, int fd, std::uint64_t offset,
+                  Protection protection) noexcept;
 int unmap(std::uint64_t address, std::uint64_t size) noexcept;
 int protect(std::uint64_t address, std::uint64_t size, Protection protection) noexcept;
 int advise(std::uint64_t address, std::uint64_t size, Advice advice) noexcept;

@@ -46,7 +46,7 @@ Status PhysicalMemory::add(std::unique_ptr<Physical> physical, Physical** added)
   retry_leftovers();
   physical->handle = next_handle_;
   *added = physical.get();
-  all_.emplace_hint(all_.end(), next_handle_, std::move(physical));
+  all_.emplace(next_handle_, std::move(physical));
   ++next_handle_;
   return {};
 } catch (const std::bad_alloc&) {
@@ -205,7 +205,7 @@ int PhysicalMemory::open_window(const Physical& physical, Window* window) noexce
   std::uint64_t address = 0;
   int error = reserve_aligned(wanted.size, kHugePageBytes, &address);
   if (error != 0) return error;
-  error = os::map_file_over(address + into, physical.size, physical.fd, physical.file_offset);
+  error = os::map_file_over(address + into, physical.size, physical.fd, physical.file_offset, os::Protection::none);
   if (error == 0) error = os::advise(address, wanted.size, os::Advice::not_in_children);
   *window = Window{address, wanted.size};
   if (error != 0 && os::unmap(address, wanted.size) != 0) remember_window(*window);

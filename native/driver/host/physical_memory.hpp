@@ -8,9 +8,9 @@
 
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
+#include <unordered_map>
 #include <vector>
 
 #include "base/status.hpp"
@@ -88,7 +88,7 @@ class PhysicalMemory {
   HugePages huge_pages_;
   mutable std::mutex mutex_;
   MemfdArena arena_;
-  std::map<PhysicalHandle, std::unique_ptr<Physical>> all_;  // also those destroyed but still mapped
+  std::unordered_map<PhysicalHandle, std::unique_ptr<Physical>> all_;  // also those destroyed but still mapped
   std::vector<Window> leftover_windows_;
   PhysicalHandle next_handle_ = 1;
 };

@@ -38,9 +38,13 @@ Status Reservation::check_mapped(std::uint64_t address, std::uint64_t size) cons
   return Status::fail(Code::not_mapped, "a part of the range is not mapped", covered - address_, hole_end - covered);
 }
 
-void Reservation::add(std::uint64_t address, const Piece& piece) {
-  TM_EXPECT(check_free(address, piece.size).ok());
-  pieces_.emplace(address, piece);
+void Reservation::add(std::uint64_t address, const std::vector<Piece>& pieces) {
+  const auto behind = pieces_.lower_bound(address);
+  for (const Piece& piece : pieces) {
+    TM_EXPECT(check_free(address, piece.size).ok());
+    pieces_.emplace_hint(behind, address, piece);
+    address += piece.size;
+  }
 }
 
 void Reservation::split_at(std::uint64_t address) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <vector>
 
 #include "base/status.hpp"
 #include "driver/host/physical_memory.hpp"
@@ -37,8 +38,9 @@ class Reservation {
   Status check_free(std::uint64_t address, std::uint64_t size) const noexcept;
   Status check_mapped(std::uint64_t address, std::uint64_t size) const noexcept;
 
-  // The piece takes over the caller's mapping of its physical memory. The range must be free. May throw bad_alloc.
-  void add(std::uint64_t address, const Piece& piece);
+  // One behind the other; each takes over the caller's mapping of its physical memory. The range must be free. May
+  // throw bad_alloc, and has then added some of them.
+  void add(std::uint64_t address, const std::vector<Piece>& pieces);
   // Make a piece begin at `address` if one covers it. May throw bad_alloc; changes nothing that can be seen.
   void split_at(std::uint64_t address);
   // The following want the range split at both ends and mapped throughout.

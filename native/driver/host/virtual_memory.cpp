@@ -47,8 +47,15 @@ os::Protection protection_of(AccessFlags access) {
 
 Status no_memory_for_books() { return Status::fail(Code::out_of_memory, "no memory to note a mapping", sizeof(Piece)); }
 
-bool are_neighbours(const Physical* left, const Physical* right, std::uint64_t piece_bytes) {
-  return left->file_id == right->file_id && left->file_offset + piece_bytes == right->file_offset;
+Status no_writing() { return Status::fail(Code::invalid_argument, "the imported memory does not allow writing"); }
+
+Status check_access(AccessFlags access) {
+  const bool known = access == AccessFlags::none || access == AccessFlags::read || access == AccessFlags::read_write;
+  return known ? Status() : Status::fail(Code::invalid_argument, "access is none, read or read_write");
+}
+
+bool are_neighbours(const Piece& left, const Piece& right) {
+  return left.physical->file_id == right.physical->file_id && left.file_offset() + left.size == right.file_offset();
 }
 
 // Tells the budget what happened to the areas around a range between two moments.
@@ -136,111 +143,84 @@ Status VirtualMemory::release(std::uint64_t address, std::uint64_t size) noexcep
 
 // --- Map and unmap -----------------------------------------------------------------------------------------------
 
-Status VirtualMemory::map(std::uint64_t address, std::uint64_t size, PhysicalHandle handle,
-                          std::uint64_t physical_offset) noexcept {
-  TM_TRY(check_range(address, size));
-  TM_TRY(check_granularity("the physical offset is not a multiple of the granularity", physical_offset));
-  Physical* physical = nullptr;
-  TM_TRY(physicals_.acquire(handle, &physical));
-  Status status;
-  {
-    const std::lock_guard lock(mutex_);
-    Reservation* reservation = nullptr;
-    status = find(address, size, &reservation);
-    if (status.ok()) status = reservation->check_free(address, size);
-    if (status.ok() && !range_within(physical_offset, size, physical->size)) {
-      status = Status::fail(Code::invalid_offset, "the range is not inside the physical memory", physical_offset, size,
-                            physical->size);
-    }
-    if (status.ok()) {
-      status = add_mapping(*reservation, address, Piece{size, physical, physical_offset, AccessFlags::none});
-    }
-  }
-  if (!status.ok()) physicals_.release(physical);
-  return status;
-}
-
-Status VirtualMemory::add_mapping(Reservation& reservation, std::uint64_t address, const Piece& piece) noexcept try {
-  TM_TRY(budget_.admit(reservation.possible_growth(address, piece.size)));
-  const AreaWatch watch(budget_, reservation, address, piece.size);
-  reservation.add(address, piece);
-  const int error = os::map_file_over(address, piece.size, piece.physical->fd, piece.file_offset());
-  if (error != 0) {
-    reservation.remove(address, piece.size);
-    // A kernel may have taken the reservation away before it failed; its addresses must stay ours.
-    (void)os::reserve_over(address, piece.size);
-    return refused(error, "mmap");
-  }
-  reservation.merge(address, piece.size);
-  return {};
-} catch (const std::bad_alloc&) {
-  return no_memory_for_books();
-}
-
-Status VirtualMemory::map_run(std::uint64_t address, std::uint64_t piece_bytes, const PhysicalHandle* pieces,
-                              std::uint64_t count) noexcept try {
+Status VirtualMemory::map(std::uint64_t address, const MapPiece* asked, std::uint64_t count,
+                          AccessFlags access) noexcept try {
   std::uint64_t size = 0;
-  if (!checked_multiply(piece_bytes, count, &size)) return Status::fail(Code::invalid_size, "too many pieces", count);
-  TM_TRY(check_range(address, size));
-  TM_TRY(check_granularity("the size of a piece is not a multiple of the granularity", piece_bytes));
-  std::vector<Physical*> held;
-  held.reserve(count);
-  Status status;
-  for (std::uint64_t i = 0; i < count && status.ok(); ++i) {
-    Physical* physical = nullptr;
-    status = physicals_.acquire(pieces[i], &physical);
-    if (!status.ok()) break;
-    held.push_back(physical);
-    if (physical->size < piece_bytes) {
-      status = Status::fail(Code::invalid_offset, "a piece is smaller than said", 0, piece_bytes, physical->size);
-    }
+  for (std::uint64_t i = 0; i < count; ++i) {
+    TM_TRY(check_granularity("the physical offset is not a multiple of the granularity", asked[i].physical_offset));
+    TM_TRY(check_range(address, asked[i].size));
+    if (!checked_add(size, asked[i].size, &size)) return Status::fail(Code::invalid_size, "too many pieces", count);
   }
+  TM_TRY(check_range(address, size));
+  TM_TRY(check_access(access));
+  std::vector<Piece> pieces;
+  pieces.reserve(count);
+  Status status = acquire(asked, count, access, &pieces);
   if (status.ok()) {
     const std::lock_guard lock(mutex_);
     Reservation* reservation = nullptr;
     status = find(address, size, &reservation);
     if (status.ok()) status = reservation->check_free(address, size);
-    if (status.ok()) status = add_run(*reservation, address, piece_bytes, held);
+    if (status.ok()) status = add_pieces(*reservation, address, size, pieces);
   }
   if (!status.ok()) {
-    for (Physical* physical : held) physicals_.release(physical);
+    for (const Piece& piece : pieces) physicals_.release(piece.physical);
   }
   return status;
 } catch (const std::bad_alloc&) {
   return no_memory_for_books();
 }
 
-Status VirtualMemory::add_run(Reservation& reservation, std::uint64_t address, std::uint64_t piece_bytes,
-                              const std::vector<Physical*>& pieces) noexcept {
-  const std::uint64_t size = piece_bytes * pieces.size();
+// What was acquired is in `pieces`, also on failure.
+Status VirtualMemory::acquire(const MapPiece* asked, std::uint64_t count, AccessFlags access,
+                              std::vector<Piece>* pieces) {
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const MapPiece& part = asked[i];
+    Physical* physical = nullptr;
+    TM_TRY(physicals_.acquire(part.physical, &physical));
+    pieces->push_back(Piece{part.size, physical, part.physical_offset, access});
+    if (!range_within(part.physical_offset, part.size, physical->size)) {
+      return Status::fail(Code::invalid_offset, "the range is not inside the physical memory", part.physical_offset,
+                          part.size, physical->size);
+    }
+  }
+  return {};
+}
+
+Status VirtualMemory::add_pieces(Reservation& reservation, std::uint64_t address, std::uint64_t size,
+                                 const std::vector<Piece>& pieces) noexcept {
   std::uint64_t seams = 0;
-  for (std::uint64_t i = 1; i < pieces.size(); ++i)
-    seams += are_neighbours(pieces[i - 1], pieces[i], piece_bytes) ? 0 : 1;
+  for (std::uint64_t i = 1; i < pieces.size(); ++i) seams += are_neighbours(pieces[i - 1], pieces[i]) ? 0 : 1;
   TM_TRY(budget_.admit(reservation.possible_growth(address, size) + seams));
   const AreaWatch watch(budget_, reservation, address, size);
   try {
-    for (std::uint64_t i = 0; i < pieces.size(); ++i) {
-      reservation.add(address + i * piece_bytes, Piece{piece_bytes, pieces[i], 0, AccessFlags::none});
-    }
+    reservation.add(address, pieces);
   } catch (const std::bad_alloc&) {
     reservation.remove(address, size);
     return no_memory_for_books();
   }
-  const int error = map_neighbours(address, piece_bytes, pieces);
-  if (error == 0) return {};
+  const int error = map_neighbours(address, pieces);
+  if (error == 0) {
+    reservation.merge(address, size);
+    return {};
+  }
   reservation.remove(address, size);
+  // A kernel may have taken the reservation away before it failed; its addresses must stay ours.
   (void)os::reserve_over(address, size);
+  if (error == EACCES) return no_writing();
   return refused(error, "mmap");
 }
 
-int VirtualMemory::map_neighbours(std::uint64_t address, std::uint64_t piece_bytes,
-                                  const std::vector<Physical*>& pieces) noexcept {
+int VirtualMemory::map_neighbours(std::uint64_t address, const std::vector<Piece>& pieces) noexcept {
   for (std::uint64_t first = 0; first < pieces.size();) {
+    std::uint64_t size = pieces[first].size;
     std::uint64_t next = first + 1;
-    while (next < pieces.size() && are_neighbours(pieces[next - 1], pieces[next], piece_bytes)) ++next;
-    const int error = os::map_file_over(address + first * piece_bytes, (next - first) * piece_bytes, pieces[first]->fd,
-                                        pieces[first]->file_offset);
+    for (; next < pieces.size() && are_neighbours(pieces[next - 1], pieces[next]); ++next) size += pieces[next].size;
+    const Piece& piece = pieces[first];
+    const int error =
+        os::map_file_over(address, size, piece.physical->fd, piece.file_offset(), protection_of(piece.access));
     if (error != 0) return error;
+    address += size;
     first = next;
   }
   return 0;
@@ -280,9 +260,7 @@ Status VirtualMemory::take_out(Reservation& reservation, std::uint64_t address, 
 
 Status VirtualMemory::set_access(std::uint64_t address, std::uint64_t size, AccessFlags access) noexcept {
   TM_TRY(check_range(address, size));
-  if (access != AccessFlags::none && access != AccessFlags::read && access != AccessFlags::read_write) {
-    return Status::fail(Code::invalid_argument, "access is none, read or read_write");
-  }
+  TM_TRY(check_access(access));
   const std::lock_guard lock(mutex_);
   Reservation* reservation = nullptr;
   TM_TRY(find(address, size, &reservation));
@@ -309,7 +287,7 @@ Status VirtualMemory::change_access(Reservation& reservation, std::uint64_t addr
       (void)os::protect(start, piece.size, protection_of(piece.access));
     });
     reservation.merge(address, size);
-    if (error == EACCES) return Status::fail(Code::invalid_argument, "the imported memory does not allow writing");
+    if (error == EACCES) return no_writing();
     return refused(error, "mprotect");
   }
   reservation.set_access(address, size, access);

@@ -26,10 +26,9 @@ class VirtualMemory {
 
   Status reserve(std::uint64_t size, std::uint64_t alignment, std::uint64_t* address) noexcept;
   Status release(std::uint64_t address, std::uint64_t size) noexcept;
-  Status map(std::uint64_t address, std::uint64_t size, PhysicalHandle handle, std::uint64_t physical_offset) noexcept;
-  // Pieces that are neighbours in their file as well are mapped by one call.
-  Status map_run(std::uint64_t address, std::uint64_t piece_bytes, const PhysicalHandle* pieces,
-                 std::uint64_t count) noexcept;
+  // The pieces one behind the other. Those that are neighbours in their file as well are mapped by one call, which
+  // gives the access too.
+  Status map(std::uint64_t address, const MapPiece* pieces, std::uint64_t count, AccessFlags access) noexcept;
   Status unmap(std::uint64_t address, std::uint64_t size) noexcept;
   Status set_access(std::uint64_t address, std::uint64_t size, AccessFlags access) noexcept;
 
@@ -46,11 +45,10 @@ class VirtualMemory {
  private:
   Status find(std::uint64_t address, std::uint64_t size, Reservation** reservation) noexcept;
   Status refused(int error, const char* call) noexcept;
-  Status add_mapping(Reservation& reservation, std::uint64_t address, const Piece& piece) noexcept;
-  Status add_run(Reservation& reservation, std::uint64_t address, std::uint64_t piece_bytes,
-                 const std::vector<Physical*>& pieces) noexcept;
-  static int map_neighbours(std::uint64_t address, std::uint64_t piece_bytes,
-                            const std::vector<Physical*>& pieces) noexcept;
+  Status acquire(const MapPiece* asked, std::uint64_t count, AccessFlags access, std::vector<Piece>* pieces);
+  Status add_pieces(Reservation& reservation, std::uint64_t address, std::uint64_t size,
+                    const std::vector<Piece>& pieces) noexcept;
+  static int map_neighbours(std::uint64_t address, const std::vector<Piece>& pieces) noexcept;
   Status change_access(Reservation& reservation, std::uint64_t address, std::uint64_t size,
                        AccessFlags access) noexcept;
   Status take_out(Reservation& reservation, std::uint64_t address, std::uint64_t size,

@@ -8,6 +8,7 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libcpp cimport bool as cbool
 from libcpp.memory cimport make_shared, shared_ptr, static_pointer_cast
 
+from tensormem._core.construction cimport only_the_core_makes
 from tensormem._core.failures cimport check
 from tensormem._core.hooks cimport level_callback, python_failure, retry_callback
 from tensormem._core.native cimport (
@@ -113,9 +114,6 @@ cdef class BudgetReservation:
     cdef uint64_t _left
     cdef object __weakref__
 
-    def __init__(self):
-        raise TypeError("reservations come from LimitingResourceAdaptor.reserve()")
-
     @staticmethod
     def _make(LimitingResourceAdaptor mr, nbytes):
         cdef BudgetReservation reservation = BudgetReservation.__new__(BudgetReservation)
@@ -161,6 +159,9 @@ cdef class BudgetReservation:
 
     def __exit__(self, *exc_info):
         self.close()
+
+
+only_the_core_makes(BudgetReservation, b"reservations come from LimitingResourceAdaptor.reserve()")
 
 
 class Statistics(NamedTuple):

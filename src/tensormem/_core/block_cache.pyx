@@ -24,7 +24,7 @@ from libcpp.utility cimport move
 from libcpp.vector cimport vector
 
 from tensormem._core.budgets cimport budget_or_limit
-from tensormem._core.drivers cimport Driver
+from tensormem._core.drivers cimport Driver, place_name
 from tensormem._core.failures cimport check
 from tensormem._core.native cimport Status, StreamId
 from tensormem._core.native_block_cache cimport BlockCache as NativeCache
@@ -166,8 +166,7 @@ cdef class BlockCache:
     @property
     def where(self):
         """The device by name: "host", "cuda:0", "rocm:1"."""
-        names = {"host": "host", "cuda": f"cuda:{self.device}", "hip": f"rocm:{self.device}"}
-        return names.get(self.driver.name, self.driver.name)
+        return place_name(self.driver, self.device)
 
     @property
     def base_address(self):

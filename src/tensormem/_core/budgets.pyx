@@ -20,12 +20,17 @@ cdef class Budget:
     @property
     def limit(self):
         """In bytes."""
-        return self.native.get().limit()
+        return self.made().limit()
 
     @property
     def used(self):
         """The bytes that pools have of it now, those in their caches included."""
-        return self.native.get().used()
+        return self.made().used()
+
+    cdef NativeBudget* made(self) except NULL:
+        if self.native.get() is NULL:
+            raise errors.InvalidArgument(f"this {type(self).__name__} was never made: its class did not call ours")
+        return self.native.get()
 
     def __repr__(self):
         return f"<{type(self).__name__}: {format_size(self.used)} of {format_size(self.limit)}>"
@@ -44,13 +49,16 @@ cdef class PhysicalLimit(Budget):
     tensormem.errors.OutOfPhysicalMemory: ...
     """
 
-    def __init__(self, limit):
+    def __cinit__(self, limit):
         self.native = static_pointer_cast[NativeBudget, LocalBudget](make_shared[LocalBudget](size_of(limit)))
+
+    def __init__(self, limit):
+        pass  # it is whole already; the base, which cannot be made, has another one
 
     @property
     def limit(self):
         """In bytes. Lowered below what is used, nobody gets more until enough is back."""
-        return self.native.get().limit()
+        return self.made().limit()
 
     @limit.setter
     def limit(self, value):
@@ -65,4 +73,5 @@ cdef shared_ptr[NativeBudget] budget_or_limit(object budget, object physical_lim
         raise errors.InvalidArgument("give a budget or a physical limit, not both")
     if not isinstance(budget, Budget):
         raise errors.InvalidArgument(f"a budget is needed, not {type(budget).__name__}")
+    (<Budget>budget).made()
     return (<Budget>budget).native

@@ -29,7 +29,7 @@ cdef class ClaimableBudget(Budget):
     def claim(self, nbytes):
         """Take `nbytes` of the budget, or raise `OutOfPhysicalMemory` and take nothing. May ask others to give back."""
         cdef uint64_t wanted = size_of(nbytes)
-        cdef NativeBudget* budget = self.native.get()
+        cdef NativeBudget* budget = self.made()
         cdef Status status
         if wanted == 0:
             raise errors.InvalidSize(nbytes)
@@ -42,7 +42,7 @@ cdef class ClaimableBudget(Budget):
     def give_back(self, nbytes):
         """Return a part, or all, of what `claim` took. What pools have of the budget only they can give back."""
         cdef uint64_t returned = size_of(nbytes)
-        cdef NativeBudget* budget = self.native.get()
+        cdef NativeBudget* budget = self.made()
         with self._lock:
             if returned > self._claimed:
                 raise errors.InvalidSize(nbytes, what=f"{self._claimed:,} bytes were claimed by hand")

@@ -15,4 +15,6 @@ cdef class Driver:
 
 
 # A Driver for a native one that lives for ever. `device` is the one whose default stream is its default stream.
+# "host", "cuda:0", "rocm:1"; "nothing" for None.
+cdef str place_name(Driver driver, int32_t device)
 cdef Driver wrap_driver(NativeDriver* native, int32_t device, bint simulated)

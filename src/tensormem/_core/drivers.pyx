@@ -9,6 +9,7 @@ from libc.stdint cimport int32_t, uint32_t, uint64_t
 from libcpp cimport bool as cbool
 from libcpp.utility cimport move
 
+from tensormem._core.construction cimport only_the_core_makes
 from tensormem._core.failures cimport check
 from tensormem._core.native cimport (
     AccessFlags,
@@ -42,14 +43,11 @@ cdef class Driver:
     1
     """
 
-    def __init__(self):
-        raise TypeError("drivers come from tensormem.drivers, for example tensormem.drivers.host()")
-
     def __repr__(self):
         return f"<Driver {self._label()}{' (simulated)' if self.simulated else ''}>"
 
     def _label(self):
-        return self.name if self.name == "host" else f"{self.name}:{self.device}"
+        return place_name(self, self.device)
 
     def __reduce__(self):
         from tensormem import drivers
@@ -223,6 +221,9 @@ cdef class Driver:
         return self.device if device is None else device
 
 
+only_the_core_makes(Driver, b"drivers come from tensormem.drivers, for example tensormem.drivers.host()")
+
+
 cdef CopyShape _box(object shape) except *:
     cdef CopyShape box
     if len(shape) != 3:
@@ -240,6 +241,12 @@ cdef Pitched _pitched(object address, object pitch, object plane, const CopyShap
     place.row_pitch = size_of(pitch)
     place.plane_pitch = place.row_pitch * box.height if plane is None else size_of(plane)
     return place
+
+
+cdef str place_name(Driver driver, int32_t device):
+    if driver is None:
+        return "nothing"
+    return driver.name if driver.name == "host" else f"{driver.name}:{device}"
 
 
 cdef Driver wrap_driver(NativeDriver* native, int32_t device, bint simulated):

@@ -5,6 +5,7 @@ Must not know: which libraries there are to open; `tensormem.drivers` does.
 """
 from libcpp.string cimport string
 
+from tensormem._core.construction cimport only_the_core_makes
 from tensormem._core.drivers cimport wrap_driver
 from tensormem._core.native_gpu cimport GpuHeld, gpu_driver, open_gpu_platform
 from tensormem._core.native_gpu cimport GpuPlatform as NativePlatform
@@ -19,9 +20,6 @@ cdef class GpuPlatform:
     cdef readonly str vendor
     cdef readonly tuple drivers
     cdef object __weakref__
-
-    def __init__(self):
-        raise TypeError("GPU platforms are opened by tensormem.drivers")
 
     @property
     def version(self):
@@ -66,6 +64,9 @@ cdef class GpuPlatform:
 
     def __reduce__(self):
         raise TypeError("a GPU platform belongs to its process and cannot be pickled")
+
+
+only_the_core_makes(GpuPlatform, b"GPU platforms are opened by tensormem.drivers")
 
 
 def open_gpu(str vendor not None, str library not None=""):

@@ -85,6 +85,7 @@ cdef class PinnedMemoryResource(DeviceMemoryResource):
     @property
     def is_device_accessible(self):
         """Whether a GPU can touch the memory."""
+        self._check_open()
         return self.driver.name != "host"
 
 

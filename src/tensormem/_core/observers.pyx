@@ -161,7 +161,7 @@ cdef class RingSink:
 
     cdef shared_ptr[RingLogSink] _sink
 
-    def __init__(self, capacity=65536):
+    def __cinit__(self, capacity=65536):
         check(RingLogSink.make(size_of(capacity), &self._sink))
 
     @property
@@ -186,7 +186,7 @@ cdef class CsvSink:
     cdef shared_ptr[CsvLogSink] _sink
     cdef readonly str path
 
-    def __init__(self, path, *, bint overwrite=False):
+    def __cinit__(self, path, *, bint overwrite=False):
         cdef CsvLogSinkOptions options
         options.overwrite = overwrite
         self.path = os.fspath(path)

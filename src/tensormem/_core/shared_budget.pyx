@@ -108,44 +108,45 @@ cdef class SharedBudget(ClaimableBudget):
     @property
     def fd(self):
         """The file descriptor to hand over; the budget keeps it open."""
-        return self._ledger.get().fd()
+        return self._joined().fd()
 
     def fileno(self):
         """The same as `fd`, for whoever takes files."""
-        return self._ledger.get().fd()
+        return self._joined().fd()
 
     @property
     def limit(self):
         """What all participants may use together, in bytes. Any of them can change it; not below what is guaranteed."""
-        return self._ledger.get().shared_limit()
+        return self._joined().shared_limit()
 
     @limit.setter
     def limit(self, value):
         cdef uint64_t limit = size_of(value)
         cdef Status status
+        cdef SharedLedger* ledger = self._joined()
         with nogil:
-            status = self._ledger.get().set_limit(limit)
+            status = ledger.set_limit(limit)
         check(move(status))
 
     @property
     def guaranteed(self):
         """The bytes that stay free for this process while it does not use them."""
-        return self._ledger.get().terms().guaranteed
+        return self._joined().terms().guaranteed
 
     @property
     def maximum(self):
         """The most that this process may have; None: as much as there is."""
-        return shown_maximum(self._ledger.get().terms().maximum)
+        return shown_maximum(self._joined().terms().maximum)
 
     @property
     def priority(self):
         """The weight of this process when memory is short."""
-        return self._ledger.get().terms().priority
+        return self._joined().terms().priority
 
     def participants(self):
         """Everybody who lives, with what they use. The share of who has died is returned first."""
         self._check_open()
-        found = self._ledger.get().participants()
+        found = self._joined().participants()
         return [_participant(found[i]) for i in range(found.size())]
 
     @property
@@ -156,7 +157,7 @@ cdef class SharedBudget(ClaimableBudget):
     @property
     def closed(self):
         """Whether this process is no participant: it closed the budget, or was forked from one that had it."""
-        return self._ledger.get().has_left()
+        return self._joined().has_left()
 
     def close(self):
         """Leave the budget. `TenantInUse` while something of it is used. Once or many times."""
@@ -169,8 +170,12 @@ cdef class SharedBudget(ClaimableBudget):
             status = self._ledger.get().leave()
         check(move(status))
 
+    cdef SharedLedger* _joined(self) except NULL:
+        self.made()
+        return self._ledger.get()
+
     cdef int _check_open(self) except -1:
-        if self._ledger.get().has_left():
+        if self._joined().has_left():
             raise errors.UseAfterRelease(0, what="this process is no participant: it left, or was forked from one; attach")
         return 0
 

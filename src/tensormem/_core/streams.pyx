@@ -169,7 +169,7 @@ cdef class Stream:
         return self.driver is (<Stream>other).driver and self._id == (<Stream>other)._id
 
     def __hash__(self):
-        return hash((self.driver.name, self._id))
+        return hash((None if self.driver is None else self.driver.name, self._id))
 
     def __repr__(self):
         if self.driver is None:

@@ -13,6 +13,7 @@ from libcpp.memory cimport make_shared, shared_ptr, static_pointer_cast
 from libcpp.utility cimport move
 
 from tensormem._core.claims cimport ClaimableBudget, check_callback, maximum_of, priority_of, shown_maximum
+from tensormem._core.construction cimport only_the_core_makes
 from tensormem._core.failures cimport check
 from tensormem._core.hooks cimport python_failure
 from tensormem._core.native cimport Status
@@ -94,6 +95,9 @@ cdef class TenantBudget(ClaimableBudget):
         self._tenant.get().retire()
 
 
+only_the_core_makes(TenantBudget, b"tenants come from TenantPool.register")
+
+
 # Whoever needed the memory is not to blame for a callback of somebody else, so it goes on without. What is no ordinary
 # exception, such as a KeyboardInterrupt, ends the claim instead.
 cdef void _call(object function, uint64_t wanted, Status* status) noexcept:
@@ -124,7 +128,7 @@ cdef class TenantBudgets:
     cdef shared_ptr[NativeTenants] _native
     cdef object __weakref__
 
-    def __init__(self, limit):
+    def __cinit__(self, limit):
         self._native = make_shared[NativeTenants](size_of(limit))
 
     def register(self, *, guaranteed=0, maximum=None, priority=1, on_pressure=None, on_idle=None):

@@ -14,7 +14,8 @@ from libcpp.map cimport map as cmap
 from libcpp.utility cimport move, pair
 from libcpp.vector cimport vector
 
-from tensormem._core.drivers cimport Driver
+from tensormem._core.construction cimport only_the_core_makes
+from tensormem._core.drivers cimport Driver, place_name
 from tensormem._core.failures cimport check
 from tensormem._core.native cimport AccessFlags as NativeAccess
 from tensormem._core.native cimport Granularity, PhysicalOptions, Status
@@ -26,7 +27,6 @@ from tensormem._core.sizes cimport address_of, alignment_of, size_of
 from tensormem import errors
 from tensormem.units import format_size
 
-_COMPUTES = {"host": "cpu", "cuda": "cuda", "hip": "rocm"}
 _NO_PLACEMENT = 0xFFFFFFFFFFFFFFFF
 
 
@@ -66,9 +66,6 @@ cdef class PhysicalAllocation:
     ...     pages.size, pages.mapping_count
     (4194304, 0)
     """
-
-    def __init__(self):
-        raise TypeError("physical memory comes from VirtualMemoryManager.alloc_physical or import_handle")
 
     def __dealloc__(self):
         with nogil:
@@ -147,6 +144,9 @@ cdef class PhysicalAllocation:
         )
 
 
+only_the_core_makes(PhysicalAllocation, b"physical memory comes from VirtualMemoryManager.alloc_physical or import_handle")
+
+
 @cython.final
 cdef class VirtualAddressRange:
     """Reserved addresses, which cost nothing until something is mapped there. Made by `VirtualMemoryManager.reserve`.
@@ -158,9 +158,6 @@ cdef class VirtualAddressRange:
     ...     va.end - va.base, va.contains(va.base + 5), va.contains(va.end)
     (67108864, True, False)
     """
-
-    def __init__(self):
-        raise TypeError("address ranges come from VirtualMemoryManager.reserve")
 
     def __dealloc__(self):
         with nogil:
@@ -231,6 +228,9 @@ cdef class VirtualAddressRange:
         raise TypeError("addresses belong to one process and cannot be pickled; share physical memory instead")
 
 
+only_the_core_makes(VirtualAddressRange, b"address ranges come from VirtualMemoryManager.reserve")
+
+
 cdef uint64_t _rest(VirtualAddressRange va, uint64_t offset):
     cdef uint64_t size = va.native.get().size()
     return size - offset if offset < size else 0
@@ -250,9 +250,6 @@ cdef class Mapping:
     (True, True, <AccessFlags.READ_WRITE: 'read_write'>)
     False
     """
-
-    def __init__(self):
-        raise TypeError("mappings come from VirtualMemoryManager.map")
 
     @property
     def address(self):
@@ -309,6 +306,9 @@ cdef class Mapping:
         raise TypeError("mappings belong to one process and cannot be pickled; share physical memory instead")
 
 
+only_the_core_makes(Mapping, b"mappings come from VirtualMemoryManager.map")
+
+
 cdef Mapping _mapping(VirtualAddressRange va, PhysicalAllocation physical, uint64_t offset, uint64_t size,
                       uint64_t physical_offset, uint64_t serial):
     cdef Mapping mapping = Mapping.__new__(Mapping)
@@ -358,10 +358,7 @@ cdef class VirtualMemoryManager:
     @property
     def where(self):
         """The device by name: "host", "cuda:0", "rocm:1"."""
-        if self.native.get() is NULL:
-            return "nothing"
-        kind = _COMPUTES.get(self.driver.name, self.driver.name)
-        return self.driver.name if kind == "cpu" else f"{kind}:{self.native.get().device()}"
+        return place_name(self.driver, 0 if self.native.get() is NULL else self.native.get().device())
 
     def granularity(self, device=None):
         """(minimum, recommended): what sizes and offsets are multiples of, and what gives the fastest pages."""
@@ -658,7 +655,7 @@ cdef class VirtualMemoryManager:
         self._check_open()
         if device is None:
             return self.native.get().device()
-        kind = _COMPUTES.get(self.driver.name, self.driver.name)
+        kind = "cpu" if self.driver.name == "host" else self.driver.name
         text = str(device)
         if isinstance(device, int):
             text = f"{kind}:{int(device)}"

@@ -13,8 +13,9 @@ from libcpp.memory cimport shared_ptr
 from libcpp.utility cimport move
 from libcpp.vector cimport vector
 
+from tensormem._core.construction cimport only_the_core_makes
 from tensormem._core.budgets cimport budget_or_limit
-from tensormem._core.drivers cimport Driver
+from tensormem._core.drivers cimport Driver, place_name
 from tensormem._core.failures cimport check
 from tensormem._core.native cimport Status, StreamId, TagId, tag_text
 from tensormem._core.native_pool cimport (
@@ -54,9 +55,6 @@ cdef class PoolBlock:
     ...     pool.deallocate(block)
     (True, 3145728)
     """
-
-    def __init__(self):
-        raise TypeError("blocks come from VirtualMemoryPool.allocate")
 
     def __dealloc__(self):
         cdef shared_ptr[NativePool] pool
@@ -153,10 +151,13 @@ cdef class PoolBlock:
         raise TypeError("a block of a pool belongs to one process and cannot be pickled")
 
 
+only_the_core_makes(PoolBlock, b"blocks come from VirtualMemoryPool.allocate")
+
+
 cdef class _Hold:
     cdef PoolBlock _block
 
-    def __init__(self, PoolBlock block not None):
+    def __cinit__(self, PoolBlock block not None):
         self._block = block
 
     def __enter__(self):
@@ -202,8 +203,7 @@ cdef class VirtualMemoryPool:
     @property
     def where(self):
         """The device by name: "host", "cuda:0", "rocm:1"."""
-        names = {"host": "host", "cuda": f"cuda:{self.device}", "hip": f"rocm:{self.device}"}
-        return names.get(self.driver.name, self.driver.name)
+        return place_name(self.driver, self.device)
 
     @property
     def base_address(self):

@@ -1,0 +1,28 @@
+#include "driver/driver.hpp"
+
+namespace tensormem {
+
+Status Driver::map_run(std::uint64_t address, const MapPiece* pieces, std::uint64_t count, std::int32_t device,
+                       AccessFlags access) {
+  Status status;
+  std::uint64_t mapped = 0;
+  std::uint64_t end = address;
+  for (; mapped < count; ++mapped) {
+    const MapPiece& piece = pieces[mapped];
+    status = map(end, piece.size, piece.physical, piece.physical_offset);
+    if (!status.ok()) break;
+    end += piece.size;
+  }
+  if (status.ok() && access != AccessFlags::none) status = set_access(address, end - address, device, access);
+  if (status.ok()) return {};
+  // The last one first, so that no step back needs more memory areas than the steps forth had. A driver that refuses
+  // once is asked again.
+  for (; mapped > 0; --mapped) {
+    const std::uint64_t size = pieces[mapped - 1].size;
+    end -= size;
+    if (!unmap(end, size).ok()) (void)unmap(end, size).ok();
+  }
+  return status;
+}
+
+}  // namespace tensormem
