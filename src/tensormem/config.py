@@ -73,6 +73,7 @@ class Config:
     simgpu: str = _text(
         "off", "off, or text such as devices=2,memory=1GiB", "use a simulated GPU like this instead of real ones"
     )
+    force_mem: int = _whole(0, 0, 1, "1: make every tensor of plain memory, whatever kind is asked for")
 
     def __init__(self, **values: object) -> None:
         if unknown := values.keys() - _VARIABLES.keys():

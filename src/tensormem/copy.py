@@ -96,6 +96,8 @@ def _resource_beside(tensor: Tensor) -> DeviceMemoryResource:
 
 
 def _transfer(to: Tensor, source: Tensor, stream: StreamLike | None) -> TransferReport:
+    if to.storage.bracketed or source.storage.bracketed:
+        return _transfer_mapped(to, source, stream)
     driver, route, why = _route(to, source, stream)
     report = TransferReport(to.nbytes, route, why, source.space, to.space)
     to.storage.transfer = report
@@ -121,6 +123,20 @@ def _transfer(to: Tensor, source: Tensor, stream: StreamLike | None) -> Transfer
     report.runs_between(begun, end)
     to.storage.mark_pending(end)
     _keep(end, work, to.storage, source.storage)
+    return report
+
+
+def _transfer_mapped(to: Tensor, source: Tensor, stream: StreamLike | None) -> TransferReport:
+    """Declares both accesses, copies, and waits: the brackets close behind the copy."""
+    with to.map("w") as written, source.map("r") as read:
+        left, right = written.as_tensor(), read.as_tensor()
+        try:
+            report = _transfer(left, right, stream)
+            left.wait()
+        finally:
+            left.close()
+            right.close()
+    to.storage.transfer = report
     return report
 
 

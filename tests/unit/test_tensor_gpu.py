@@ -70,6 +70,8 @@ def test_gpu_memory_is_filled_and_not_lent_to_the_cpu() -> None:
         tensor.numpy()
     with pytest.raises(BufferError):
         memoryview(tensor)
+    with pytest.raises(BufferError):
+        tensor.map("r")
 
 
 def test_pinned_and_managed_memory_have_the_numbers_of_the_vendor() -> None:

@@ -2,6 +2,7 @@
 here, so that the order of the layers can be checked.
 """
 
+from tensormem._core import accesses as _accesses
 from tensormem._core import adaptors as _adaptors
 from tensormem._core import block_cache as _block_cache
 from tensormem._core import budgets as _budgets
@@ -14,6 +15,7 @@ from tensormem._core import gpus as _gpus
 from tensormem._core import growable_buffer as _growable_buffer
 from tensormem._core import interop as _interop
 from tensormem._core import leaves as _leaves
+from tensormem._core import maps as _maps
 from tensormem._core import observers as _observers
 from tensormem._core import resources as _resources
 from tensormem._core import shared_budget as _shared_budget
@@ -113,7 +115,9 @@ Participant = _shared_budget.Participant
 SharedBudget = _shared_budget.SharedBudget
 TenantBudget = _tenant_budgets.TenantBudget
 TenantBudgets = _tenant_budgets.TenantBudgets
+Accesses = _accesses.Accesses
 Storage = _storages.Storage
+TensorMap = _maps.TensorMap
 
 Tensor = _tensors.Tensor
 empty = _tensors.empty

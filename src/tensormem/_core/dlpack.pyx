@@ -320,8 +320,10 @@ cdef int _managed_from_object(void* given, ManagedTensorVersioned** out) noexcep
 
 cdef int _tensor_from_object(void* given, DLTensor* out) noexcept:
     # Borrowed: it points into the tensor, which the caller holds.
+    cdef Tensor tensor
     try:
-        describe(_ours(<object>given), out)
+        tensor = _ours(<object>given)
+        describe(tensor, out, tensor.show_first())
         return 0
     except BaseException as error:
         return _raise(error)

@@ -1,6 +1,7 @@
 # Owns: the C shape of a storage and of an element type, for the other modules of this package.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
+from tensormem._core.accesses cimport Accesses
 from tensormem._core.drivers cimport Driver
 from tensormem._core.native_tensor cimport ElementWidth
 from tensormem._core.resources cimport ExportCount
@@ -34,13 +35,15 @@ cdef class Storage:
     cdef bint _closed
     cdef bint _calls_release
     cdef ExportCount exports
+    cdef Accesses accesses  # where the owner wants brackets around them; None for most
     cdef Event pending  # what writes the bytes at this moment
     cdef object __weakref__
 
     cdef int check_open(self) except -1
+    cdef int check_address(self) except -1
     cdef int settle(self) except -1
-    cdef int lend(self) except -1
-    cdef void let_go(self)
+    cdef uint64_t lend(self, bint readonly) except? 0
+    cdef void let_go(self, bint readonly) noexcept
 
 
 # The element type behind a name, a DType or another library's dtype.

@@ -8,6 +8,7 @@ cimport cython
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint64_t
 
+from tensormem._core.accesses cimport accesses_of
 from tensormem._core.drivers cimport Driver
 from tensormem._core.native_tensor cimport next_storage_id
 from tensormem._core.resources cimport DeviceBlock
@@ -78,7 +79,8 @@ cdef class Storage:
     """Owned bytes of one kind of memory in one space, with an identity. Tensors that are views of one another share one.
 
     `owner` is whatever keeps the memory: it is let go exactly once, when the storage is closed or dropped, and if it has
-    a `release()` that is called first. A kind of memory of your own makes storages with this constructor.
+    a `release()` that is called first. A kind of memory of your own makes storages with this constructor. An owner with
+    `begin_access` and `end_access` has them called around every access of the CPU (`tensormem.memories.MappedOwner`).
 
     >>> import tensormem as tm
     >>> tensor = tm.zeros((2, 3))
@@ -94,11 +96,14 @@ cdef class Storage:
         device_type, device_id = device
         self.address = address_of(address)
         self.capacity = size_of(nbytes)
-        if self.capacity > 0 and (self.address == 0 or self.address + self.capacity < self.address):
+        accesses = None if owner is None else accesses_of(owner)
+        nowhere = self.address == 0 and accesses is None
+        if self.capacity > 0 and (nowhere or self.address + self.capacity < self.address):
             raise errors.InvalidArgument(f"{self.capacity} bytes at address {self.address:#x} are no memory")
         if type(owner) is DeviceBlock:
             _keep_block(<DeviceBlock>owner)
         self._owner = owner
+        self.accesses = accesses
         self._calls_release = type(owner) is not DeviceBlock and callable(getattr(owner, "release", None))
         self.space = space
         self.memory = memory
@@ -129,8 +134,9 @@ cdef class Storage:
 
     @property
     def ptr(self):
-        """The address of the first byte."""
+        """The address of the first byte. Memory that has one only while it is mapped: `NotSupported`."""
         self.check_open()
+        self.check_address()
         return self.address
 
     @property
@@ -150,8 +156,18 @@ cdef class Storage:
 
     @property
     def host_accessible(self):
-        """Whether the CPU can touch the bytes."""
+        """Whether the CPU can touch the bytes at `ptr`."""
         return self.host
+
+    @property
+    def bracketed(self):
+        """Whether its owner is told of every access of the CPU, before and after."""
+        return self.accesses is not None
+
+    @property
+    def mappable(self):
+        """Whether the CPU can touch the bytes, be it only while they are mapped."""
+        return self.host or self.accesses is not None
 
     @property
     def readonly(self):
@@ -167,6 +183,15 @@ cdef class Storage:
     def export_count(self):
         """How many outside hold the address: buffers, arrays, DLPack tensors."""
         return max(0, self.exports.count())
+
+    @property
+    def unplanned_accesses(self):
+        """How often a buffer, array or DLPack tensor was taken without a map, of memory that is accessed in brackets."""
+        return 0 if self.accesses is None else self.accesses._unplanned
+
+    def map(self, mode="rw"):
+        """Make the bytes reachable by the CPU until the map is unmapped; see `Tensor.map`."""
+        return _map(self, mode)
 
     @property
     def ready(self):
@@ -199,8 +224,13 @@ cdef class Storage:
         owner, self._owner = self._owner, None
         if type(owner) is DeviceBlock:
             (<DeviceBlock>owner)._exports.remove()
-        elif self._calls_release:
-            owner.release()
+            return
+        try:
+            if self.accesses is not None:
+                self.accesses.finish()
+        finally:
+            if self._calls_release:
+                owner.release()
 
     def __enter__(self):
         return self
@@ -215,14 +245,28 @@ cdef class Storage:
         state = "closed" if self._closed else f"{self.address:#x}"
         return f"<Storage {self._id}: {self.capacity} bytes of {self.memory} in {self.space}, {state}>"
 
-    cdef int lend(self) except -1:
-        # Somebody outside gets the address; `let_go` takes it back.
+    cdef uint64_t lend(self, bint readonly) except? 0:
+        # Somebody outside gets the address, which this returns; `let_go` takes it back.
         if not self.exports.add():
             raise errors.UseAfterFree(self._id, self.address, what="the storage was closed")
-        return 0
+        if self.accesses is None:
+            return self.address
+        try:
+            return self.accesses.join(readonly)
+        except BaseException:
+            self.exports.remove()
+            raise
 
-    cdef void let_go(self):
+    cdef void let_go(self, bint readonly) noexcept:
+        if self.accesses is not None:
+            self.accesses.leave(readonly)
         self.exports.remove()
+
+    cdef int check_address(self) except -1:
+        if self.address == 0 and self.capacity > 0:
+            raise errors.NotSupported(f"an address of {self.memory} memory that is not mapped; use .map(), or a buffer "
+                                      "or array of it")
+        return 0
 
     cdef int check_open(self) except -1:
         if self._closed:
@@ -237,6 +281,15 @@ cdef class Storage:
             if self.pending is event:
                 self.pending = None
         return 0
+
+
+cdef object _map = None
+
+
+def install_maps(map_storage):
+    """Called once by the module of maps: what `Storage.map` does."""
+    global _map
+    _map = map_storage
 
 
 cdef int _keep_block(DeviceBlock block) except -1:

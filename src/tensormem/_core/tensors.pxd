@@ -11,6 +11,7 @@ cdef class Tensor:
     cdef uint64_t first  # the address of the first element
     cdef int32_t rank
     cdef bint _readonly
+    cdef bint _address_read  # by somebody who cannot say when he is done; an access is open for him
     cdef int64_t* dims  # the shape, and behind it the strides in elements; never changed, so others may point into it
     cdef int64_t[12] _inline
     cdef object __weakref__
@@ -21,6 +22,8 @@ cdef class Tensor:
     cdef uint64_t count(self)
     cdef uint64_t nbytes_(self)
     cdef int check_host(self, str what) except -1
+    cdef uint64_t lend_first(self) except? 0
+    cdef uint64_t show_first(self) except? 0
     cdef Tensor view(self, uint64_t first, int32_t rank)
 
 
@@ -33,5 +36,11 @@ cdef ManagedTensorVersioned* make_managed(Tensor tensor) except NULL
 # Whether a DLPack tensor that somebody brings is one of ours; then its `manager_ctx` is the tensor.
 cdef bint is_ours(ManagedTensorVersioned* managed)
 cdef bint is_ours_legacy(ManagedTensor* managed)
-# Fills in a DLPack tensor that points into ours.
-cdef void describe(Tensor tensor, DLTensor* described)
+# Fills in a DLPack tensor that points into ours, with the first element at `first`.
+cdef void describe(Tensor tensor, DLTensor* described, uint64_t first) noexcept
+# Refuses what the buffer protocol asks for by `flags` if the tensor cannot be that; fills in what it can be, which fails
+# only for lack of memory. The holder frees it by `free_buffer`.
+cdef int check_buffer(Tensor tensor, int flags, bint readonly) except -1
+cdef bint fill_buffer(Tensor tensor, object holder, Py_buffer* buffer, int flags, uint64_t first,
+                      bint readonly) noexcept
+cdef void free_buffer(Py_buffer* buffer) noexcept

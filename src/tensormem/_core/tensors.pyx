@@ -83,6 +83,15 @@ def install(above, in_use, resources):
     _above, _in_use, _resources = above, in_use, resources
 
 
+cdef object _map = None
+
+
+def install_maps(map_tensor):
+    """Called once by the module of maps: what `Tensor.map` does."""
+    global _map
+    _map = map_tensor
+
+
 @cython.final
 @cython.freelist(256)
 @cython.no_gc_clear
@@ -130,6 +139,8 @@ cdef class Tensor:
         memcpy(self.dims + rank, steps, rank * sizeof(int64_t))
 
     def __dealloc__(self):
+        if self._address_read:
+            self.storage.accesses.leave(self._readonly)
         if self.dims != self._inline:
             PyMem_Free(self.dims)
 
@@ -177,8 +188,9 @@ cdef class Tensor:
 
     @property
     def ptr(self):
-        """The address of the first element."""
+        """The address of the first element. Memory that has one only while it is mapped: `NotSupported`."""
         self.storage.check_open()
+        self.storage.check_address()
         return self.first
 
     @property
@@ -459,52 +471,44 @@ cdef class Tensor:
     def _repr_html_(self):
         return _above.html(self)
 
-    # ---- The buffer protocol and the array interfaces ----
+    # ---- Maps, the buffer protocol and the array interfaces ----
+
+    def map(self, mode="rw"):
+        """Make the elements reachable by the CPU: "r" to read, "w" to write, "rw" for both.
+
+        Gives a context manager with the buffer protocol; at its end the access is over. Memory that needs it is
+        synchronised in the direction that was declared, and "r" cannot be written through.
+
+        >>> import tensormem as tm
+        >>> tensor = tm.zeros(3, "uint8")
+        >>> with tensor.map("w") as mapped, memoryview(mapped) as view:
+        ...     view[1] = 7
+        >>> tensor.tolist()
+        [0, 7, 0]
+        """
+        return _map(self, mode)
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):
-        if self.element.format is None:
-            raise BufferError(f"the buffer protocol has no word for {self.element.dtype}; view it as whole numbers, or "
-                              "hand it over by DLPack")
+        check_buffer(self, flags, self._readonly)
         self.check_host("the buffer protocol")
-        if flags & PyBUF_WRITABLE and self._readonly:
-            raise BufferError("this tensor is read-only")
-        cdef bint dense = is_row_major(self.rank, self.dims, self.steps())
-        _check_order(self, dense, flags)
-        cdef int32_t i
-        cdef Py_ssize_t item = <Py_ssize_t>self.element.width.bytes()
-        cdef Py_ssize_t* sizes = <Py_ssize_t*>PyMem_Malloc((2 * self.rank + 1) * sizeof(Py_ssize_t))
-        if sizes is NULL:
+        cdef uint64_t first = self.lend_first()
+        if not fill_buffer(self, self, buffer, flags, first, self._readonly):
+            self.storage.let_go(self._readonly)
             raise MemoryError
-        self.storage.lend()
-        for i in range(self.rank):
-            sizes[i] = self.dims[i]
-            sizes[self.rank + i] = self.dims[self.rank + i] * item
-        buffer.buf = <void*>self.first if self.first else <void*>sizes
-        buffer.obj = self
-        buffer.len = <Py_ssize_t>self.nbytes_()
-        buffer.itemsize = item
-        buffer.readonly = self._readonly
-        buffer.ndim = self.rank
-        buffer.format = <char*>self.element.format if flags & PyBUF_FORMAT else NULL
-        buffer.shape = sizes if flags & PyBUF_ND else NULL
-        buffer.strides = sizes + self.rank if (flags & PyBUF_STRIDES) == PyBUF_STRIDES else NULL
-        buffer.suboffsets = NULL
-        buffer.internal = <void*>sizes
 
     def __releasebuffer__(self, Py_buffer* buffer):
-        PyMem_Free(buffer.internal)
-        buffer.internal = NULL
-        self.storage.let_go()
+        free_buffer(buffer)
+        self.storage.let_go(self._readonly)
 
     @property
     def __array_interface__(self):
         """NumPy's array interface, version 3, for memory that the CPU reaches. Who reads the address here is not counted
-        as an export: the buffer protocol and DLPack are safer."""
-        if not self.storage.host or self.element.typestr is None:
+        as an export: the buffer protocol and DLPack are safer. An access in brackets is open as long as the tensor is."""
+        if not self.storage.mappable or self.element.typestr is None:
             raise AttributeError("__array_interface__")
         self.storage.check_open()
         self.storage.settle()
-        return self._interface(3)
+        return self._interface(3, self.show_first())
 
     @property
     def __cuda_array_interface__(self):
@@ -513,15 +517,15 @@ cdef class Tensor:
             raise AttributeError("__cuda_array_interface__")
         self.storage.check_open()
         self.storage.settle()
-        return {**self._interface(3), "stream": None}
+        return {**self._interface(3, self.first), "stream": None}
 
-    def _interface(self, version):
+    def _interface(self, version, first):
         item = self.element.width.bytes()
         return {
             "version": version,
             "shape": self.shape,
             "typestr": self.element.typestr,
-            "data": (self.first, bool(self._readonly)),
+            "data": (first, bool(self._readonly)),
             "strides": tuple(step * item for step in self.strides),
         }
 
@@ -574,11 +578,26 @@ cdef class Tensor:
     cdef int check_host(self, str what) except -1:
         # The bytes are there to be touched, and whatever writes them is done.
         self.storage.check_open()
-        if not self.storage.host:
+        if not self.storage.host and self.storage.accesses is None:
             raise BufferError(f"{what} needs memory that the CPU reaches; this is in {self.storage.space}: use .to('main')")
         if self.storage.pending is not None:
             self.storage.settle()
         return 0
+
+    cdef uint64_t lend_first(self) except? 0:
+        # The address of the first element, for somebody outside who will say when he is done (`storage.let_go`).
+        return self.storage.lend(self._readonly) + (self.first - self.storage.address)
+
+    cdef uint64_t show_first(self) except? 0:
+        # The same for somebody who cannot say so: he holds the tensor, and the access lasts as long as it does.
+        cdef uint64_t base
+        if self.storage.accesses is None:
+            return self.first
+        base = self.storage.accesses.join(self._readonly)
+        if self._address_read:
+            self.storage.accesses.leave(self._readonly)
+        self._address_read = True
+        return base + (self.first - self.storage.address)
 
     cdef Tensor view(self, uint64_t first, int32_t rank):
         return new_tensor(self.storage, self.element, first, rank, self._readonly)
@@ -754,6 +773,44 @@ cdef bint _keeps_all(Tensor tensor, const int64_t* lengths, int32_t rank):
     return total == tensor.count()
 
 
+cdef int check_buffer(Tensor tensor, int flags, bint readonly) except -1:
+    if tensor.element.format is None:
+        raise BufferError(f"the buffer protocol has no word for {tensor.element.dtype}; view it as whole numbers, or "
+                          "hand it over by DLPack")
+    if flags & PyBUF_WRITABLE and readonly:
+        raise BufferError("this tensor is read-only")
+    return _check_order(tensor, is_row_major(tensor.rank, tensor.dims, tensor.steps()), flags)
+
+
+cdef bint fill_buffer(Tensor tensor, object holder, Py_buffer* buffer, int flags, uint64_t first,
+                      bint readonly) noexcept:
+    cdef int32_t i
+    cdef Py_ssize_t item = <Py_ssize_t>tensor.element.width.bytes()
+    cdef Py_ssize_t* sizes = <Py_ssize_t*>PyMem_Malloc((2 * tensor.rank + 1) * sizeof(Py_ssize_t))
+    if sizes is NULL:
+        return False
+    for i in range(tensor.rank):
+        sizes[i] = tensor.dims[i]
+        sizes[tensor.rank + i] = tensor.dims[tensor.rank + i] * item
+    buffer.buf = <void*>first if first else <void*>sizes
+    buffer.obj = holder
+    buffer.len = <Py_ssize_t>tensor.nbytes_()
+    buffer.itemsize = item
+    buffer.readonly = readonly
+    buffer.ndim = tensor.rank
+    buffer.format = <char*>tensor.element.format if flags & PyBUF_FORMAT else NULL
+    buffer.shape = sizes if flags & PyBUF_ND else NULL
+    buffer.strides = sizes + tensor.rank if (flags & PyBUF_STRIDES) == PyBUF_STRIDES else NULL
+    buffer.suboffsets = NULL
+    buffer.internal = <void*>sizes
+    return True
+
+
+cdef void free_buffer(Py_buffer* buffer) noexcept:
+    PyMem_Free(buffer.internal)
+    buffer.internal = NULL
+
+
 cdef int _check_order(Tensor tensor, bint dense, int flags) except -1:
     cdef int64_t expected = 1
     cdef bint columns = True
@@ -813,8 +870,8 @@ cdef int64_t _wanted_minor(object max_version) except -2:
     return minor if major == <int64_t>kMajor and 0 <= minor < <int64_t>kMinor else <int64_t>kMinor
 
 
-cdef void describe(Tensor tensor, DLTensor* described):
-    described.data = <void*>tensor.first
+cdef void describe(Tensor tensor, DLTensor* described, uint64_t first) noexcept:
+    described.data = <void*>first
     described.device.device_type = tensor.storage.device_type
     described.device.device_id = tensor.storage.device_id
     described.ndim = tensor.rank
@@ -836,10 +893,10 @@ cdef bint is_ours_legacy(ManagedTensor* managed):
 
 cdef ManagedTensorVersioned* make_managed(Tensor tensor) except NULL:
     cdef ManagedTensorVersioned* managed
-    tensor.storage.lend()
+    cdef uint64_t first = tensor.lend_first()
     managed = _take_struct()
     if managed is NULL:
-        tensor.storage.let_go()
+        tensor.storage.let_go(tensor._readonly)
         raise MemoryError
     managed.version.major = kMajor
     managed.version.minor = kMinor
@@ -847,7 +904,7 @@ cdef ManagedTensorVersioned* make_managed(Tensor tensor) except NULL:
     managed.deleter = _delete_versioned
     managed.flags = (kReadOnly if tensor._readonly else 0) | (
         kSubbytePadded if tensor.element.width.bits % 8 and not tensor.element.width.packed else 0)
-    describe(tensor, &managed.dl_tensor)
+    describe(tensor, &managed.dl_tensor, first)
     Py_INCREF(tensor)
     return managed
 
@@ -858,14 +915,14 @@ cdef object _legacy_capsule(Tensor tensor):
         raise BufferError("a DLPack tensor from before version 1 cannot say that it is read-only; ask with max_version=(1, 0)")
     if tensor.element.width.bits % 8 and not tensor.element.width.packed:
         raise BufferError("a DLPack tensor from before version 1 cannot say that its elements are padded to bytes")
-    tensor.storage.lend()
+    cdef uint64_t first = tensor.lend_first()
     managed = <ManagedTensor*>malloc(sizeof(ManagedTensor))
     if managed is NULL:
-        tensor.storage.let_go()
+        tensor.storage.let_go(tensor._readonly)
         raise MemoryError
     managed.manager_ctx = <void*>tensor
     managed.deleter = _delete_legacy
-    describe(tensor, &managed.dl_tensor)
+    describe(tensor, &managed.dl_tensor, first)
     Py_INCREF(tensor)
     try:
         return PyCapsule_New(managed, "dltensor", _drop_legacy)
@@ -935,7 +992,7 @@ cdef extern from "Python.h":
 
 
 cdef void _drop_tensor(PyObject* tensor) noexcept:
-    (<Tensor>tensor).storage.let_go()
+    (<Tensor>tensor).storage.let_go((<Tensor>tensor)._readonly)
     Py_DECREF(<Tensor>tensor)
 
 

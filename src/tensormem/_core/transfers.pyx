@@ -134,8 +134,8 @@ cdef TransferReport _quick(Tensor to, Tensor source):
     cdef Storage right = source.storage
     cdef int64_t start
     if (left.space is not right.space or not left.host or not right.host or to._readonly or left._closed
-            or right._closed or left.pending is not None or right.pending is not None or left is right
-            or not _same(to, source)):
+            or right._closed or left.pending is not None or right.pending is not None or left._id == right._id
+            or left.accesses is not None or right.accesses is not None or not _same(to, source)):
         return None
     if left.address < right.address + right.capacity and right.address < left.address + left.capacity:
         return None
@@ -317,14 +317,16 @@ def overlap(Tensor a not None, Tensor b not None):
     """Whether the bytes that the two reach meet."""
     cdef uint64_t[2] first
     cdef uint64_t[2] end
-    if a.count() == 0 or b.count() == 0:
+    cdef bint same = a.storage._id == b.storage._id
+    if a.count() == 0 or b.count() == 0 or not (same or (a.storage.address and b.storage.address)):
         return False
-    _reach(a, &first[0], &end[0])
-    _reach(b, &first[1], &end[1])
+    # The same memory may be mapped twice, and then only the offsets tell.
+    _reach(a, a.first - a.storage.address if same else a.first, &first[0], &end[0])
+    _reach(b, b.first - b.storage.address if same else b.first, &first[1], &end[1])
     return first[0] < end[1] and first[1] < end[0]
 
 
-cdef void _reach(Tensor tensor, uint64_t* first, uint64_t* end):
+cdef void _reach(Tensor tensor, uint64_t start, uint64_t* first, uint64_t* end):
     cdef int64_t below = 0, above = 0, reach
     cdef int64_t item = <int64_t>tensor.element.width.bytes()
     cdef int32_t i
@@ -334,5 +336,5 @@ cdef void _reach(Tensor tensor, uint64_t* first, uint64_t* end):
             below += reach
         else:
             above += reach
-    first[0] = tensor.first + <uint64_t>(below * item)
-    end[0] = tensor.first + <uint64_t>((above + 1) * item)
+    first[0] = start + <uint64_t>(below * item)
+    end[0] = start + <uint64_t>((above + 1) * item)

@@ -9,6 +9,7 @@ from typing import Any, SupportsIndex
 
 from tensormem import errors
 from tensormem._core import Storage
+from tensormem.config import get_config
 from tensormem.memories.kinds import TensorMemory
 from tensormem.memories.registry import allocate
 from tensormem.spaces import LogicalMemorySpace, main
@@ -36,6 +37,10 @@ def allocate_for(
         return storage
     if use not in _PREFERENCES:
         raise errors.InvalidArgument(f"use is one of {', '.join(_PREFERENCES)}, not {use!r:.40}")
+    if get_config().force_mem:
+        storage = allocate(nbytes, TensorMemory.MEM, space, **options)
+        storage.reason = f"TENSORMEM_FORCE_MEM is set; it is for {use!r}"
+        return storage
     return _first_that_works(nbytes, use, space, options)
 
 

@@ -2,22 +2,24 @@
 
 A kind of your own comes in by `register_memory`, or by itself: the entry points of group `tensormem.memories` are
 looked at when a kind is asked for that nobody has registered yet. Must not know: any single kind but `mem`, which
-always works.
+always works; the others are modules here, imported when they are first asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, SupportsIndex
 
 from tensormem import errors
 from tensormem._core import Storage
+from tensormem.config import get_config
 from tensormem.memories import mem
 from tensormem.memories.kinds import TensorMemory
 from tensormem.spaces import LogicalMemorySpace, main
 
-__all__ = ["MemoryProvider", "allocate", "providers", "register_memory", "unregister_memory"]
+__all__ = ["MemoryProvider", "allocate", "find_provider", "providers", "register_memory", "unregister_memory"]
 
 GROUP = "tensormem.memories"
 
@@ -26,6 +28,8 @@ MemoryProvider = Callable[..., Storage]
 """What makes storages of one kind: called with a size, a space and options; raises `MemoryUnavailable` if it cannot."""
 
 _providers: dict[TensorMemory, MemoryProvider] = {TensorMemory.MEM: mem.allocate}
+# Kinds of ours: the module whose `allocate` is the provider, and whose `why_not`, if it has one, says what is missing.
+_BUILT_IN: dict[TensorMemory, str] = {}
 
 
 def register_memory(kind: str, provider: MemoryProvider) -> TensorMemory:
@@ -47,16 +51,16 @@ def register_memory(kind: str, provider: MemoryProvider) -> TensorMemory:
 def unregister_memory(kind: TensorMemory | str) -> None:
     """Say that `kind` cannot be made any more; what was made stays. `mem` cannot go."""
     named = TensorMemory(kind)
-    if named is TensorMemory.MEM:
-        raise errors.InvalidArgument("mem is always there and cannot be unregistered")
+    if named is TensorMemory.MEM or named in _BUILT_IN:
+        raise errors.InvalidArgument(f"{named} is ours and cannot be unregistered")
     if _providers.pop(named, None) is None:
         raise errors.InvalidArgument(f"{named} is not registered")
 
 
 def providers() -> list[TensorMemory]:
     """The kinds that can be asked for, those of installed packages included."""
-    for point in entry_points(group=GROUP):
-        _introduce(point.name)
+    for kind in [*_BUILT_IN, *(point.name for point in entry_points(group=GROUP))]:
+        _introduce(kind)
     return sorted(_providers)
 
 
@@ -68,13 +72,30 @@ def allocate(
 ) -> Storage:
     """A storage of the kind asked for, never of another. `MemoryUnavailable` says why not, and what to do.
 
+    Only `TENSORMEM_FORCE_MEM=1` is stronger: then everything is plain memory, and the storage's `reason` says so.
+
     >>> allocate(64, "mem").nbytes
     64
     """
-    return _provider(memory)(nbytes, space, **options)
+    provider = find_provider(memory)
+    if get_config().force_mem and provider is not mem.allocate:
+        return _forced(nbytes, str(memory), space, options)
+    return provider(nbytes, space, **options)
 
 
-def _provider(memory: TensorMemory | str) -> MemoryProvider:
+def _forced(nbytes: SupportsIndex, asked: str, space: LogicalMemorySpace, options: dict[str, Any]) -> Storage:
+    kept = {name: value for name, value in options.items() if name in ("mr", "stream", "alignment", "tag")}
+    storage = mem.allocate(nbytes, space, **kept)
+    storage.reason = f"TENSORMEM_FORCE_MEM is set; {asked} was asked for"
+    return storage
+
+
+def find_provider(memory: TensorMemory | str) -> MemoryProvider:
+    """What makes storages of a kind; `MemoryUnavailable` where nothing does, `InvalidMemoryType` for what is no kind.
+
+    >>> find_provider("mem") is mem.allocate
+    True
+    """
     kind = memory if isinstance(memory, TensorMemory) else _named(memory)
     provider = _providers.get(kind) or _introduce(kind)
     if provider is None:
@@ -92,10 +113,13 @@ def _named(text: str) -> TensorMemory:
 
 
 def _introduce(kind: str) -> MemoryProvider | None:
-    """The provider that an installed package offers under this name."""
+    """The provider of a kind of ours, or the one that an installed package offers under this name."""
     known = _providers.get(TensorMemory(kind)) if kind in list(_providers) else None
     if known is not None:
         return known
+    if kind in _BUILT_IN:
+        named = TensorMemory(kind)
+        return _providers.setdefault(named, import_module(_BUILT_IN[named]).allocate)
     for point in entry_points(group=GROUP, name=str(kind)):
         named = TensorMemory.introduce(point.name)
         return _providers.setdefault(named, point.load())

@@ -87,6 +87,9 @@ def fill(tensor: Tensor, value: object) -> None:
     if not tensor.size:
         return
     one = _one(tensor, value)
+    if tensor.storage.bracketed:
+        tensor.copy_(one.broadcast_to(tensor.shape))
+        return
     if tensor.storage.host_accessible:
         tensor.wait()
         copy_on_host(tensor, one.broadcast_to(tensor.shape), host())
@@ -106,7 +109,7 @@ def numpy(tensor: Tensor) -> Any:
     """A NumPy array over the same bytes; what NumPy alone has no type for, in the types of ml_dtypes."""
     import numpy
 
-    if not tensor.storage.host_accessible:
+    if not tensor.storage.mappable:
         raise errors.CrossSpaceError(tensor.space, main)
     if tensor.dtype.buffer_format is not None:
         return numpy.asarray(tensor)
@@ -125,9 +128,12 @@ def numpy(tensor: Tensor) -> Any:
 
 def tolist(tensor: Tensor) -> Any:
     """The values as nested lists."""
-    if not tensor.storage.host_accessible:
+    if not tensor.storage.mappable:
         raise errors.CrossSpaceError(tensor.space, main)
-    return nested(tensor)
+    if not tensor.storage.bracketed:
+        return nested(tensor)
+    with tensor.map("r") as mapped, mapped.as_tensor() as reached:
+        return nested(reached)
 
 
 def device_numbers(device: object) -> tuple[int, int]:

@@ -20,7 +20,7 @@ _Parts = tuple[Any, DType, tuple[int, ...], LogicalMemorySpace]
 
 def reduce(tensor: Tensor, protocol: SupportsIndex) -> tuple[Any, _Parts]:
     """What `pickle` asks for. A tensor of a GPU is copied to main memory to be sent, and goes back when it arrives."""
-    here = tensor.to(main) if not tensor.storage.host_accessible else tensor
+    here = tensor.to(main) if not tensor.storage.mappable else tensor
     data = reinterpret(here.contiguous(), "uint8") if tensor.size else from_buffer(b"")
     if protocol.__index__() >= 5:
         carried: Any = pickle.PickleBuffer(data)

@@ -64,7 +64,10 @@ def _values(tensor: Tensor) -> Any:
     if not tensor.storage.host_accessible or not tensor.ready:
         return None
     try:
-        return _edges(tensor)
+        if not tensor.storage.bracketed:
+            return _edges(tensor)
+        with tensor.map("r") as mapped, mapped.as_tensor() as reached:
+            return _edges(reached)
     except NotSupported:
         return None
 

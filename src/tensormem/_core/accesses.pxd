@@ -1,0 +1,25 @@
+# Owns: the C shape of the accesses to memory that is reached in brackets, for the other modules of this package.
+from libc.stdint cimport uint64_t
+
+
+cdef class Accesses:
+    cdef object _begin  # the owner's, bound
+    cdef object _end
+    cdef tuple _locks  # one per mode of unplanned access, held while it is begun or ended
+    cdef uint64_t[2] _holders  # by whether they only read
+    cdef uint64_t[2] _bases
+    cdef uint64_t _unplanned
+
+    # Begins an access and gives the address of the first byte; `end` is the other half.
+    cdef uint64_t begin(self, str mode) except? 0
+    cdef int end(self, str mode) except -1
+    # One more, or one less, who holds the address without having declared it: the first begins, the last ends.
+    cdef uint64_t join(self, bint readonly) except? 0
+    cdef void leave(self, bint readonly) noexcept
+    cdef void _leave(self, bint readonly) noexcept
+    # Ends what was begun for those who cannot say when they are done.
+    cdef int finish(self) except -1
+
+
+# The accesses of memory whose owner offers the two brackets, or None.
+cdef Accesses accesses_of(object owner)

@@ -1,0 +1,94 @@
+# cython: language_level=3, freethreading_compatible=True
+"""Owns: the brackets around CPU access to memory whose owner asks for them (`begin_access`, `end_access`): that each
+begin has its end, that undeclared ones share one, and how many of those there were.
+
+Must not know: what an access means, or who asks for one.
+"""
+import threading
+
+cimport cython
+from cpython.exc cimport PyErr_Fetch, PyErr_Restore
+from cpython.ref cimport PyObject
+from libc.stdint cimport uint64_t
+
+from tensormem._core.sizes cimport address_of
+from tensormem._core.streams cimport report_unraisable
+
+from tensormem import errors
+
+
+cdef tuple _UNPLANNED_MODES = ("rw", "r")
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Accesses:
+    """The accesses to the memory of one storage."""
+
+    def __init__(self):
+        raise TypeError("made by a storage whose owner has brackets")
+
+    cdef uint64_t begin(self, str mode) except? 0:
+        cdef uint64_t base
+        given = self._begin(mode)
+        try:
+            base = address_of(given)
+            if base == 0:
+                raise errors.InvalidArgument("an access was begun and gave no address")
+        except BaseException:
+            self._end(mode)
+            raise
+        return base
+
+    cdef int end(self, str mode) except -1:
+        self._end(mode)
+        return 0
+
+    cdef uint64_t join(self, bint readonly) except? 0:
+        # Whoever waits here does so for the first one's begin, which gives the address to all of them.
+        with self._locks[readonly]:
+            if self._holders[readonly] == 0:
+                self._bases[readonly] = self.begin(_UNPLANNED_MODES[readonly])
+                self._unplanned += 1
+            self._holders[readonly] += 1
+            return self._bases[readonly]
+
+    cdef void leave(self, bint readonly) noexcept:
+        # Buffers are also let go in the middle of an exception, which has to wait while the owner is called.
+        cdef PyObject *kind
+        cdef PyObject *error
+        cdef PyObject *trace
+        PyErr_Fetch(&kind, &error, &trace)
+        self._leave(readonly)
+        PyErr_Restore(kind, error, trace)
+
+    cdef void _leave(self, bint readonly) noexcept:
+        try:
+            with self._locks[readonly]:
+                if self._holders[readonly] == 0:  # finished meanwhile
+                    return
+                self._holders[readonly] -= 1
+                if self._holders[readonly] == 0:
+                    self._end(_UNPLANNED_MODES[readonly])
+        except BaseException as error:
+            report_unraisable(error, self._end)
+
+    cdef int finish(self) except -1:
+        cdef int readonly
+        for readonly in range(2):
+            with self._locks[readonly]:
+                if self._holders[readonly]:
+                    self._holders[readonly] = 0
+                    self._end(_UNPLANNED_MODES[readonly])
+        return 0
+
+
+cdef Accesses accesses_of(object owner):
+    begin = getattr(owner, "begin_access", None)
+    if begin is None:
+        return None
+    cdef Accesses made = Accesses.__new__(Accesses)
+    made._begin = begin
+    made._end = owner.end_access
+    made._locks = (threading.RLock(), threading.RLock())
+    return made
