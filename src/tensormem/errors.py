@@ -15,6 +15,8 @@ In brackets: the builtin that each one also is, so that `except MemoryError` wor
     |   |-- InvalidDType (TypeError)
     |   |-- InvalidMemoryType
     |   |-- InvalidDLPack (BufferError)     a DLPack tensor that cannot be believed
+    |   |-- InvalidLifetimes                a file or list of lifetimes that breaks a rule
+    |   |-- InvalidPlan                     a plan that cannot be followed
     |   `-- InvalidConfig
     |-- ResourceError                       memory could not be handed out, used or taken back
     |   |-- OutOfMemory (MemoryError)
@@ -256,6 +258,38 @@ class InvalidDLPack(InvalidArgument, BufferError):
     def __init__(self, value: int, *, what: str = "") -> None:
         self._keep(what, value)
         self.value = value
+
+
+class InvalidLifetimes(InvalidArgument):
+    """Line `line` of `source`, a file of lifetimes (or "" for a list), breaks the rule `what`.
+
+    >>> InvalidLifetimes("step.csv", 7, what="it has 3 columns").line
+    7
+    """
+
+    __match_args__ = ("source", "line")
+    _says = "line {line} of {source!r:.80} is not a lifetime"
+    _hint = "The first line is id,lower,upper,size; then one block a line, alive from lower up to and without upper"
+
+    def __init__(self, source: str, line: int, *, what: str = "") -> None:
+        self._keep(what, source, line)
+        self.source, self.line = source, line
+
+
+class InvalidPlan(InvalidArgument):
+    """The plan of `source` ("" for one in memory) is damaged, of another version, or lets blocks collide.
+
+    >>> InvalidPlan("plan.json", what="its version is 7").source
+    'plan.json'
+    """
+
+    __match_args__ = ("source",)
+    _says = "the plan {source!r:.80} cannot be used"
+    _hint = "Make it again with `tensormem plan`"
+
+    def __init__(self, source: str, *, what: str = "") -> None:
+        self._keep(what, source)
+        self.source = source
 
 
 class InvalidConfig(InvalidArgument):
