@@ -26,6 +26,9 @@ In brackets: the builtin that each one also is, so that `except MemoryError` wor
     |   |-- StillExported (BufferError)
     |   |-- OutOfBounds (RuntimeError)
     |   |-- StreamMisuse (RuntimeError)
+    |   |-- ContextMisuse (RuntimeError)
+    |   |-- PboMapped (BufferError)
+    |   |-- PboDisconnected (RuntimeError)
     |   |-- CallbackFailed (RuntimeError)
     |   |-- DriverError (RuntimeError)
     |   |-- TenantNotFound (LookupError)
@@ -426,6 +429,54 @@ class StreamMisuse(ResourceError, RuntimeError):
     def __init__(self, stream: int, *, what: str = "") -> None:
         self._keep(what, stream)
         self.stream = stream
+
+
+class ContextMisuse(ResourceError, RuntimeError):
+    """The OpenGL context `context` is not one that `thread` can use now; 0 stands for no context at all.
+
+    >>> ContextMisuse(0x1000, thread=7).thread
+    7
+    """
+
+    __match_args__ = ("context", "thread")
+    _says = "OpenGL context {context:#x} cannot be used on thread {thread}"
+    _hint = "Use it on the thread where it is current, or a GlContext of ours, which any thread can use"
+
+    def __init__(self, context: int, thread: int, *, what: str = "") -> None:
+        self._keep(what, context, thread)
+        self.context, self.thread = context, thread
+
+
+class PboMapped(ResourceError, BufferError):
+    """The pixel buffer `buffer` is mapped already, and has one map at a time.
+
+    >>> PboMapped(3).buffer
+    3
+    """
+
+    __match_args__ = ("buffer",)
+    _says = "pixel buffer {buffer} is mapped; nothing was changed"
+    _hint = "Unmap it first and drop the arrays over it, or ask for a persistent one"
+
+    def __init__(self, buffer: int, *, what: str = "") -> None:
+        self._keep(what, buffer)
+        self.buffer = buffer
+
+
+class PboDisconnected(ResourceError, RuntimeError):
+    """The OpenGL context that memory belongs to is gone, because of `reason`.
+
+    >>> PboDisconnected("the context was closed").reason
+    'the context was closed'
+    """
+
+    __match_args__ = ("reason",)
+    _says = "the OpenGL context is gone: {reason}"
+    _hint = "Allocate again over a context that is alive"
+
+    def __init__(self, reason: str, *, what: str = "") -> None:
+        self._keep(what, reason)
+        self.reason = reason
 
 
 class CallbackFailed(ResourceError, RuntimeError):
