@@ -18,7 +18,7 @@ class Budget {
   // callers hold no lock.
   virtual Status claim(std::uint64_t bytes) noexcept = 0;
   // The same for what is nice to have (pages made ahead): asks nobody to give back.
-  virtual Status try_claim(std::uint64_t bytes) noexcept { return claim(bytes); }
+  virtual Status try_claim(std::uint64_t bytes) noexcept = 0;
   virtual void give_back(std::uint64_t bytes) noexcept = 0;
   virtual std::uint64_t limit() const noexcept = 0;
   virtual std::uint64_t used() const noexcept = 0;
@@ -44,6 +44,7 @@ class LocalBudget final : public Budget {
     } while (!used_.compare_exchange_weak(before, before + bytes));
     return {};
   }
+  Status try_claim(std::uint64_t bytes) noexcept override { return claim(bytes); }
   void give_back(std::uint64_t bytes) noexcept override { used_.fetch_sub(bytes); }
   std::uint64_t limit() const noexcept override { return limit_.load(); }
   std::uint64_t used() const noexcept override { return used_.load(); }

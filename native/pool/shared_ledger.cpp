@@ -162,7 +162,7 @@ SharedLedger::Need SharedLedger::need_of(const Look& look, std::uint64_t bytes) 
   return need;
 }
 
-bool SharedLedger::try_claim(std::uint64_t bytes, Need* need) {
+bool SharedLedger::take(std::uint64_t bytes, Need* need) {
   const std::lock_guard lock(mutex_);
   if (is_gone()) {
     *need = {.shortage = 0, .available = 0, .own = false, .hopeless = true};
@@ -197,7 +197,7 @@ bool SharedLedger::settle(std::uint64_t bytes) {
 }
 
 // The dead may hold what is missing.
-bool SharedLedger::retry(std::uint64_t bytes, Need* need) { return table_->reap_dead() != 0 && try_claim(bytes, need); }
+bool SharedLedger::retry(std::uint64_t bytes, Need* need) { return table_->reap_dead() != 0 && take(bytes, need); }
 
 Status SharedLedger::refusal(std::uint64_t bytes, const Need& need) const {
   const bool own = need.own || bytes > terms_.maximum;
@@ -208,11 +208,17 @@ Status SharedLedger::refusal(std::uint64_t bytes, const Need& need) const {
 
 Status SharedLedger::claim(std::uint64_t bytes) noexcept {
   Need need;
-  if (try_claim(bytes, &need) || retry(bytes, &need)) return {};
+  if (take(bytes, &need) || retry(bytes, &need)) return {};
   if (has_left()) return gone();
   bool done = false;
   if (!need.hopeless && !is_asking(table_.get())) TM_TRY(ask_around(bytes, &need, &done));
   return done ? Status() : refusal(bytes, need);
+}
+
+Status SharedLedger::try_claim(std::uint64_t bytes) noexcept {
+  Need need;
+  if (take(bytes, &need)) return {};
+  return has_left() ? gone() : refusal(bytes, need);
 }
 
 void SharedLedger::give_back(std::uint64_t bytes) noexcept {
@@ -248,7 +254,7 @@ Status SharedLedger::set_limit(std::uint64_t limit) {
 
 // The claim has been made; without one, the limit is kept.
 bool SharedLedger::is_relieved(std::uint64_t bytes, Need* need) {
-  if (bytes != 0) return try_claim(bytes, need);
+  if (bytes != 0) return take(bytes, need);
   *need = {};
   need->shortage = less(look().committed, shared_limit());
   return need->shortage == 0;

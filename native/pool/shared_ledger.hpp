@@ -37,6 +37,7 @@ class SharedLedger final : public Budget {
   SharedLedger& operator=(const SharedLedger&) = delete;
 
   Status claim(std::uint64_t bytes) noexcept override;
+  Status try_claim(std::uint64_t bytes) noexcept override;
   void give_back(std::uint64_t bytes) noexcept override;
   std::uint64_t limit() const noexcept override;
   // Its own part.
@@ -78,7 +79,7 @@ class SharedLedger final : public Budget {
   Look look() const;
   Answer decide(const Look& look, std::uint64_t after) const;
   Need need_of(const Look& look, std::uint64_t bytes) const;
-  bool try_claim(std::uint64_t bytes, Need* need);
+  bool take(std::uint64_t bytes, Need* need);
   bool settle(std::uint64_t bytes);
   bool retry(std::uint64_t bytes, Need* need);
   Status refusal(std::uint64_t bytes, const Need& need) const;

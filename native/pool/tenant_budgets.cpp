@@ -21,6 +21,8 @@ TenantBudget::~TenantBudget() { budgets_->forget(*this); }
 
 Status TenantBudget::claim(std::uint64_t bytes) noexcept { return budgets_->claim(*this, bytes); }
 
+Status TenantBudget::try_claim(std::uint64_t bytes) noexcept { return budgets_->try_claim(*this, bytes); }
+
 void TenantBudget::give_back(std::uint64_t bytes) noexcept { budgets_->give_back(*this, bytes); }
 
 std::uint64_t TenantBudget::limit() const noexcept {
@@ -105,6 +107,11 @@ void TenantBudgets::use(TenantBudget& tenant, std::uint64_t used) {
 }
 
 void TenantBudgets::give_back(TenantBudget& tenant, std::uint64_t bytes) {
+  give_back_here(tenant, bytes);
+  if (larger_ != nullptr) larger_->give_back(bytes);
+}
+
+void TenantBudgets::give_back_here(TenantBudget& tenant, std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   TM_ASSERT(bytes <= tenant.counters_.used);
   use(tenant, less(tenant.counters_.used, bytes));
@@ -138,7 +145,7 @@ TenantBudgets::Need TenantBudgets::need_of(const TenantBudget& tenant, std::uint
   return need;
 }
 
-bool TenantBudgets::try_claim(TenantBudget& tenant, std::uint64_t bytes, Need* need) {
+bool TenantBudgets::take(TenantBudget& tenant, std::uint64_t bytes, Need* need) {
   const std::lock_guard lock(mutex_);
   *need = need_of(tenant, bytes);
   if (need->hopeless || need->shortage != 0) return false;
@@ -147,16 +154,40 @@ bool TenantBudgets::try_claim(TenantBudget& tenant, std::uint64_t bytes, Need* n
 }
 
 Status TenantBudgets::claim(TenantBudget& tenant, std::uint64_t bytes) {
+  TM_TRY(claim_here(tenant, bytes));
+  if (larger_ == nullptr) return {};
+  Status status = larger_->claim(bytes);
+  if (!status.ok()) give_back_here(tenant, bytes);
+  return status;
+}
+
+Status TenantBudgets::try_claim(TenantBudget& tenant, std::uint64_t bytes) {
   Need need;
-  bool done = try_claim(tenant, bytes, &need);
+  if (!take(tenant, bytes, &need)) return refusal(tenant, bytes, need);
+  if (larger_ == nullptr) return {};
+  Status status = larger_->try_claim(bytes);
+  if (!status.ok()) give_back_here(tenant, bytes);
+  return status;
+}
+
+Status TenantBudgets::claim_here(TenantBudget& tenant, std::uint64_t bytes) {
+  Need need;
+  bool done = take(tenant, bytes, &need);
   if (done) [[likely]]
     return {};
-  if (!need.hopeless && !is_asking(this)) TM_TRY(ask_around(&tenant, bytes, &need, &done));
+  if (!need.hopeless && !is_asking(this)) TM_TRY(ask_around({&tenant, bytes, limit()}, &need, &done));
   if (done) return {};
+  {
+    const std::lock_guard lock(mutex_);
+    tenant.counters_.refusals += tenant.retired_ ? 0 : 1;
+    totals_.refusals += tenant.retired_ ? 0 : 1;
+  }
+  return refusal(tenant, bytes, need);
+}
+
+Status TenantBudgets::refusal(const TenantBudget& tenant, std::uint64_t bytes, const Need& need) const {
   const std::lock_guard lock(mutex_);
   if (tenant.retired_) return Status::fail(Code::use_after_release, "the tenant was unregistered", 0);
-  ++tenant.counters_.refusals;
-  ++totals_.refusals;
   const char* const why = need.own || bytes > tenant.terms_.maximum ? "the tenant's maximum is reached"
                                                                     : "the tenants' physical limit is reached";
   return Status::fail(Code::out_of_physical_memory, why, bytes, need.available);
@@ -164,15 +195,15 @@ Status TenantBudgets::claim(TenantBudget& tenant, std::uint64_t bytes) {
 
 // Idle memory first, of everybody; then what somebody would miss, by fair share and then by priority. Each tenant is
 // asked once per round: what came back meanwhile and went to others is not asked for again.
-Status TenantBudgets::ask_around(TenantBudget* tenant, std::uint64_t bytes, Need* need, bool* done) {
+Status TenantBudgets::ask_around(const Goal& goal, Need* need, bool* done) {
   for (const Round round : {Round::idle, Round::fair, Round::last_resort}) {
     Tenants before;
     while (true) {
-      const Asked next = next_to_ask(tenant, bytes, *need, round, before);
+      const Asked next = next_to_ask(goal, *need, round, before);
       if (next.tenant == nullptr) break;
       before.push_back(next.tenant);
       TM_TRY(ask(next, round));
-      *done = tenant != nullptr ? try_claim(*tenant, bytes, need) : !is_over_limit(need);
+      *done = goal.tenant != nullptr ? take(*goal.tenant, goal.bytes, need) : !is_above(goal.limit, need);
       if (*done || need->hopeless) return {};
     }
   }
@@ -198,8 +229,8 @@ TenantBudgets::Tenants TenantBudgets::living() const {
   return tenants;
 }
 
-TenantBudgets::Asked TenantBudgets::next_to_ask(const TenantBudget* requester, std::uint64_t bytes, const Need& need,
-                                                Round round, const Tenants& asked_before) {
+TenantBudgets::Asked TenantBudgets::next_to_ask(const Goal& goal, const Need& need, Round round,
+                                                const Tenants& asked_before) {
   const Tenants tenants = living();  // let go outside the lock: the last reference may be ours
   std::vector<Claimant> claimants;
   std::size_t asking = kNobody;
@@ -207,8 +238,8 @@ TenantBudgets::Asked TenantBudgets::next_to_ask(const TenantBudget* requester, s
   for (const TenantBudgetPtr& each : tenants) {
     const auto& hook = round == Round::idle ? each->hooks_.release_idle : each->hooks_.evict;
     const bool fresh = std::find(asked_before.begin(), asked_before.end(), each) == asked_before.end();
-    const bool helps = each.get() == requester || !need.own;
-    if (each.get() == requester) asking = claimants.size();
+    const bool helps = each.get() == goal.tenant || !need.own;
+    if (each.get() == goal.tenant) asking = claimants.size();
     claimants.push_back({each->counters_.used, each->terms_.guaranteed, each->terms_.maximum, each->terms_.priority,
                          hook != nullptr && fresh && helps && !each->retired_});
   }
@@ -223,13 +254,13 @@ TenantBudgets::Asked TenantBudgets::next_to_ask(const TenantBudget* requester, s
     return {};
   }
   const AskRound how = round == Round::fair ? AskRound::fair : AskRound::last_resort;
-  const std::vector<Ask> asks = whom_to_ask(claimants, limit_, asking, bytes, need.shortage, how);
+  const std::vector<Ask> asks = whom_to_ask(claimants, goal.limit, asking, goal.bytes, need.shortage, how);
   return asks.empty() ? Asked{} : Asked{tenants[asks.front().who], asks.front().bytes};
 }
 
-bool TenantBudgets::is_over_limit(Need* need) const {
+bool TenantBudgets::is_above(std::uint64_t limit, Need* need) const {
   const std::lock_guard lock(mutex_);
-  need->shortage = less(committed_, limit_);
+  need->shortage = less(committed_, limit);
   return need->shortage != 0;
 }
 
@@ -242,8 +273,17 @@ Status TenantBudgets::set_limit(std::uint64_t limit) {
     limit_ = limit;
   }
   Need need;
-  bool done = !is_over_limit(&need);
-  if (!done && !is_asking(this)) TM_TRY(ask_around(nullptr, 0, &need, &done));
+  bool done = !is_above(limit, &need);
+  if (!done && !is_asking(this)) TM_TRY(ask_around({nullptr, 0, limit}, &need, &done));
+  return {};
+}
+
+Status TenantBudgets::relieve(std::uint64_t bytes) {
+  Need need;
+  (void)is_above(0, &need);
+  const std::uint64_t limit = less(need.shortage, bytes);
+  bool done = !is_above(limit, &need);
+  if (!done && !is_asking(this)) TM_TRY(ask_around({nullptr, 0, limit}, &need, &done));
   return {};
 }
 

@@ -1,5 +1,6 @@
 // Owns: one physical limit shared by the tenants of one process: who may have how much, who is asked to give back when
-// there is no room, and exact counters of all that.
+// there is no room, and exact counters of all that. The limit may itself be a part of a larger budget, of which every
+// claim takes as much: so the tenants of several processes share one.
 //   A tenant never passes its maximum. What the others are guaranteed and do not use yet stays free for them. Otherwise
 //   who comes first is served first.
 // Must not know: pages, pools, Python. The hooks of a tenant are called without any lock; they may claim and give back.
@@ -46,6 +47,7 @@ class TenantBudget final : public Budget {
   ~TenantBudget() override;
 
   Status claim(std::uint64_t bytes) noexcept override;
+  Status try_claim(std::uint64_t bytes) noexcept override;
   void give_back(std::uint64_t bytes) noexcept override;
   // The most it can ever have.
   std::uint64_t limit() const noexcept override;
@@ -72,7 +74,7 @@ using TenantBudgetPtr = std::shared_ptr<TenantBudget>;
 
 class TenantBudgets : public std::enable_shared_from_this<TenantBudgets> {
  public:
-  explicit TenantBudgets(std::uint64_t limit) : limit_(limit) {}
+  explicit TenantBudgets(std::uint64_t limit, BudgetPtr larger = nullptr) : larger_(std::move(larger)), limit_(limit) {}
 
   // `out_of_physical_memory` when there is not as much left to guarantee.
   Status add(const TenantTerms& terms, TenantHooks hooks, TenantBudgetPtr* tenant);
@@ -80,6 +82,8 @@ class TenantBudgets : public std::enable_shared_from_this<TenantBudgets> {
   // gets more than its guarantee.
   Status set_limit(std::uint64_t limit);
   std::uint64_t limit() const;
+  // Asks tenants to give back `bytes` of what they use beyond their guarantees, as if the limit were lower by that.
+  Status relieve(std::uint64_t bytes);
   // The same as the sum over all tenants, at every moment.
   TenantCounters totals() const;
   std::uint64_t guaranteed() const;
@@ -100,17 +104,27 @@ class TenantBudgets : public std::enable_shared_from_this<TenantBudgets> {
   };
   using Tenants = std::vector<TenantBudgetPtr>;
 
+  // What somebody is asked for: room for `bytes` more of a tenant, or without one, that all keep to `limit`.
+  struct Goal {
+    TenantBudget* tenant = nullptr;
+    std::uint64_t bytes = 0;
+    std::uint64_t limit = 0;
+  };
+
   Status claim(TenantBudget& tenant, std::uint64_t bytes);
+  Status try_claim(TenantBudget& tenant, std::uint64_t bytes);
+  Status claim_here(TenantBudget& tenant, std::uint64_t bytes);
+  Status refusal(const TenantBudget& tenant, std::uint64_t bytes, const Need& need) const;
   void give_back(TenantBudget& tenant, std::uint64_t bytes);
-  bool try_claim(TenantBudget& tenant, std::uint64_t bytes, Need* need);
+  void give_back_here(TenantBudget& tenant, std::uint64_t bytes);
+  bool take(TenantBudget& tenant, std::uint64_t bytes, Need* need);
   Need need_of(const TenantBudget& tenant, std::uint64_t bytes) const;
   std::uint64_t available_to(const TenantBudget& tenant) const;
-  // Asks one after the other until the claim fits (without a tenant: until the limit is kept) or nobody is left.
-  Status ask_around(TenantBudget* tenant, std::uint64_t bytes, Need* need, bool* done);
+  // Asks one after the other until the goal is reached or nobody is left.
+  Status ask_around(const Goal& goal, Need* need, bool* done);
   Status ask(const Asked& asked, Round round);
-  Asked next_to_ask(const TenantBudget* requester, std::uint64_t bytes, const Need& need, Round round,
-                    const Tenants& asked_before);
-  bool is_over_limit(Need* need) const;
+  Asked next_to_ask(const Goal& goal, const Need& need, Round round, const Tenants& asked_before);
+  bool is_above(std::uint64_t limit, Need* need) const;
   Tenants living() const;
   void use(TenantBudget& tenant, std::uint64_t used);
   void commit(TenantBudget& tenant, const TenantTerms& terms, std::uint64_t used);
@@ -119,6 +133,7 @@ class TenantBudgets : public std::enable_shared_from_this<TenantBudgets> {
   void retire(TenantBudget& tenant);
   void forget(TenantBudget& tenant);
 
+  const BudgetPtr larger_;  // or none
   mutable std::mutex mutex_;
   ForkGuard fork_guard_{mutex_};
   std::uint64_t limit_;

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tensormem import errors
-from tensormem.pools import PoolBlock, TenantPool
+from tensormem.pools import PhysicalLimit, PoolBlock, TenantPool
 
 PAGE = 2 << 20
 
@@ -266,3 +266,35 @@ def test_pictures_say_what_things_are(models: TenantPool) -> None:
     assert repr(tenant).startswith("<Tenant 'a': <VirtualMemoryPool of 1 GiB on host")
     models.unregister("a")
     assert repr(tenant) == "<Tenant 'a', unregistered>"
+
+
+def test_tenants_under_a_larger_budget_count_in_both(models: TenantPool) -> None:
+    limit = PhysicalLimit(6 * PAGE)
+    with TenantPool(8 * PAGE, budget=limit) as mine, TenantPool(budget=limit) as other:
+        assert other.physical_limit == 6 * PAGE
+        cache = Cache(mine, "a", 4)
+        theirs = Cache(other, "b", 2)
+        assert (limit.used, mine.physical_memory_usage, other.physical_memory_usage) == (6 * PAGE, 4 * PAGE, 2 * PAGE)
+        with pytest.raises(errors.OutOfPhysicalMemory) as refusal:
+            cache.tenant.allocate(PAGE)
+        assert (refusal.value.requested, refusal.value.available) == (PAGE, 0)
+        assert mine.physical_memory_usage == 4 * PAGE and mine["a"].budget.used == 4 * PAGE
+        # The room of its own limit asks nobody; what somebody else needs is asked for by hand.
+        assert cache.asks == [] and theirs.asks == []
+        assert mine.relieve(2 * PAGE) == 2 * PAGE
+        mine.trim()
+        assert (limit.used, cache.asks) == (4 * PAGE, [2 * PAGE])
+        theirs.tenant.allocate(PAGE)
+    assert limit.used == 0
+
+
+def test_relief_stops_at_guarantees(models: TenantPool) -> None:
+    cache = Cache(models, "a", 4, guaranteed=3 * PAGE)
+    assert models.relieve(64 * PAGE) == PAGE
+    assert len(cache.blocks) == 3 and cache.asks == [PAGE]
+    assert models.relieve(0) == 0
+
+
+def test_a_pool_of_tenants_needs_a_limit_from_somewhere() -> None:
+    with pytest.raises(errors.InvalidArgument, match="physical limit"):
+        TenantPool()

@@ -9,6 +9,7 @@ from cpython.exc cimport PyErr_Fetch, PyErr_Restore
 from cpython.ref cimport PyObject
 from libc.stdint cimport uint64_t
 
+from tensormem._core.construction cimport only_the_core_makes
 from tensormem._core.resources cimport ExportCount
 from tensormem._core.storages cimport Storage
 from tensormem._core.streams cimport report_unraisable
@@ -42,9 +43,6 @@ cdef class TensorMap:
     cdef bint _leaving  # ends with its last export
     cdef ExportCount exports
     cdef object __weakref__
-
-    def __init__(self):
-        raise TypeError("maps are made by Tensor.map and Storage.map")
 
     def __dealloc__(self):
         if self._mapped:
@@ -168,6 +166,9 @@ cdef class TensorMap:
         finally:
             storage.exports.remove()
         return 0
+
+
+only_the_core_makes(TensorMap, b"maps come from Tensor.map and Storage.map")
 
 
 @cython.final

@@ -33,9 +33,10 @@ cdef extern from "pool/tenant_budgets.hpp" namespace "tensormem" nogil:
         void retire()
     ctypedef shared_ptr[TenantBudget] TenantBudgetPtr
     cdef cppclass TenantBudgets:
-        TenantBudgets(uint64_t limit)
+        TenantBudgets(uint64_t limit, shared_ptr[Budget] larger)
         Status add(const TenantTerms& terms, TenantHooks hooks, TenantBudgetPtr* tenant)
         Status set_limit(uint64_t limit)
+        Status relieve(uint64_t bytes)
         uint64_t limit()
         TenantCounters totals()
         uint64_t guaranteed()

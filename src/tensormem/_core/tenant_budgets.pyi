@@ -1,6 +1,7 @@
 from collections.abc import Callable
 from typing import final
 
+from tensormem._core.budgets import Budget
 from tensormem._core.claims import ClaimableBudget
 
 @final
@@ -32,7 +33,10 @@ class TenantBudget(ClaimableBudget):
 
 @final
 class TenantBudgets:
-    def __init__(self, limit: int | str) -> None: ...
+    def __init__(self, limit: int | str, budget: Budget | None = None) -> None: ...
+    @property
+    def budget(self) -> Budget | None: ...
+    def relieve(self, nbytes: int | str) -> int: ...
     def register(
         self,
         *,

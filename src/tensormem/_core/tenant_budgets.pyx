@@ -12,6 +12,7 @@ from libc.stdint cimport uint64_t
 from libcpp.memory cimport make_shared, shared_ptr, static_pointer_cast
 from libcpp.utility cimport move
 
+from tensormem._core.budgets cimport Budget
 from tensormem._core.claims cimport ClaimableBudget, check_callback, maximum_of, priority_of, shown_maximum
 from tensormem._core.construction cimport only_the_core_makes
 from tensormem._core.failures cimport check
@@ -126,10 +127,16 @@ cdef class TenantBudgets:
     """The limit that tenants share. It can change while they run."""
 
     cdef shared_ptr[NativeTenants] _native
+    cdef readonly Budget budget
     cdef object __weakref__
 
-    def __cinit__(self, limit):
-        self._native = make_shared[NativeTenants](size_of(limit))
+    def __cinit__(self, limit, Budget budget=None):
+        cdef shared_ptr[NativeBudget] larger
+        if budget is not None:
+            budget.made()
+            larger = budget.native
+        self._native = make_shared[NativeTenants](size_of(limit), larger)
+        self.budget = budget
 
     def register(self, *, guaranteed=0, maximum=None, priority=1, on_pressure=None, on_idle=None):
         """A new tenant. `on_pressure(wanted)` is asked to give memory back, `on_idle(wanted)` before it, to give back
@@ -166,6 +173,18 @@ cdef class TenantBudgets:
         with nogil:
             status = self._native.get().set_limit(limit)
         check(move(status))
+
+    def relieve(self, nbytes):
+        """Ask tenants to give back `nbytes` of what they use beyond their guarantees; says how much came back."""
+        cdef uint64_t wanted = size_of(nbytes)
+        cdef uint64_t before = self._native.get().totals().used
+        cdef uint64_t after
+        cdef Status status
+        with nogil:
+            status = self._native.get().relieve(wanted)
+        check(move(status))
+        after = self._native.get().totals().used
+        return before - after if after < before else 0
 
     @property
     def used(self):

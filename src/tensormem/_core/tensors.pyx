@@ -1,4 +1,4 @@
-# cython: language_level=3, freethreading_compatible=True
+# cython: language_level=3, freethreading_compatible=True, nonecheck=True
 """Owns: `Tensor`, the description of bytes: a storage with an element type, shape, strides and offset; its views; and
 its faces to others: the buffer protocol, the array interfaces, and DLPack as a producer.
 

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from tensormem import errors
-from tensormem._core import PoolBlock, Stream, TenantBudgets
+from tensormem._core import Budget, PoolBlock, Stream, TenantBudgets
 from tensormem.pools.tenant import Tenant, TenantStats
 from tensormem.units import format_size
 
@@ -47,6 +47,10 @@ class TenantPool:
     priority. If somebody gave nothing back, lower priorities stand in for it, down to their guarantees. Only then
     `OutOfPhysicalMemory` is raised.
 
+    With a `budget`, everything the tenants have also counts there. With a `SharedBudget` the tenants of several
+    processes so share one limit; give it `on_pressure=lambda wanted: models.relieve(wanted)`, and other processes'
+    needs reach the tenants here.
+
     Callbacks run in the thread that needs the memory, without any lock; they may allocate and deallocate, and ask
     nobody by that. What one raises goes to `sys.unraisablehook`, and the next tenant is asked.
 
@@ -65,8 +69,19 @@ class TenantPool:
     (4, 4)
     """
 
-    def __init__(self, physical_limit: int | str, page_size: int | str = "2MiB", device: str = "host") -> None:
-        self._budgets = TenantBudgets(physical_limit)
+    def __init__(
+        self,
+        physical_limit: int | str | None = None,
+        page_size: int | str = "2MiB",
+        device: str = "host",
+        *,
+        budget: Budget | None = None,
+    ) -> None:
+        if physical_limit is None:
+            if budget is None:
+                raise errors.InvalidArgument("give a physical limit, or a budget that has one")
+            physical_limit = budget.limit
+        self._budgets = TenantBudgets(physical_limit, budget)
         self._page_size = page_size
         self._device = device
         self._lock = threading.Lock()  # never held while a callback runs
@@ -173,6 +188,13 @@ class TenantPool:
     def physical_memory_usage(self) -> int:
         """What all tenants have together, to the byte."""
         return self._budgets.used
+
+    def relieve(self, nbytes: int | str) -> int:
+        """Ask tenants, in the usual order, to give back `nbytes` of what they have beyond their guarantees; says how
+        many bytes came back.
+        """
+        self._check_open()
+        return self._budgets.relieve(nbytes)
 
     def trim(self) -> int:
         """Give back the pages that all tenants keep for reuse; says how many bytes went."""
