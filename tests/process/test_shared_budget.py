@@ -14,7 +14,7 @@ import pytest
 from support.peers import Peer, claim_in_a_process
 from support.python_processes import check_python
 from tensormem import errors
-from tensormem.pools import SharedBudget, VirtualMemoryPool
+from tensormem.pools import SharedBudget, TenantPool, VirtualMemoryPool
 
 SPAWN = multiprocessing.get_context("spawn")
 LIMIT = 1000
@@ -245,7 +245,7 @@ def test_a_child_that_lives_on_does_not_keep_the_share_of_its_killed_parent(budg
 
 POOL = """
 import sys
-from tensormem.pools import SharedBudget, VirtualMemoryPool
+from tensormem.pools import SharedBudget, TenantPool, VirtualMemoryPool
 blocks = []
 
 def give(wanted):
@@ -299,3 +299,39 @@ def test_a_process_may_exit_while_it_takes_part_and_listens() -> None:
         budget.claim(900)
         """
     )
+
+
+TENANTS = """
+import sys
+from tensormem.pools import SharedBudget, TenantPool
+budget = SharedBudget.attach(FD, name="serving", on_pressure=lambda wanted: models.relieve(wanted))
+models = TenantPool(budget=budget)
+blocks = []
+def give(wanted):
+    while wanted > 0 and blocks:
+        wanted -= blocks[0].size
+        models.deallocate("chat", blocks.pop(0))
+chat = models.register("chat", "1GiB", guaranteed=1 * 2**21, on_pressure=give)
+blocks += [chat.allocate("2MiB") for _ in range(6)]
+print("ready", flush=True)
+sys.stdin.readline()
+print(len(blocks), flush=True)
+models.close()
+print(budget.used, flush=True)
+"""
+
+
+def test_tenants_of_two_processes_live_within_one_limit() -> None:
+    page = 2 << 20
+    with SharedBudget.create(8 * page, name="parent", patience=20) as budget:
+        peer = Peer(budget, TENANTS)
+        assert peer.hear() == "ready"
+        with TenantPool(budget=budget) as models:
+            code = models.register("code", "1GiB", priority=5)
+            block = code.allocate(4 * page)
+            assert budget.used_by_all <= 8 * page and block.size == 4 * page
+            peer.say("go")
+            assert 1 <= int(peer.hear()) <= 4
+            assert peer.hear() == "0"
+        peer.close()
+        assert budget.used_by_all == 0
