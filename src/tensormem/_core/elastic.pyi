@@ -1,12 +1,12 @@
 from tensormem._core.budgets import Budget
 from tensormem._core.drivers import Driver
 from tensormem._core.resources import DeviceMemoryResource
+from tensormem.spaces import LogicalMemorySpace
 
 class ElasticMemoryResource(DeviceMemoryResource):
     def __init__(
         self,
-        driver: Driver | None = None,
-        device: int = 0,
+        device: int | str | LogicalMemorySpace | Driver = "host",
         *,
         page_size: int | str = "2MiB",
         capacity: int | str | None = None,

@@ -38,12 +38,24 @@ cdef extern from "resource/elastic_memory_resource.hpp" namespace "tensormem" no
         bint pages_are_valid()
 
 
+cdef Driver _driver(object device):
+    # The registry of GPUs stands above this module; it is asked when a resource is made, and never before.
+    if isinstance(device, Driver):
+        return device
+    if isinstance(device, str) and device == "host":
+        return drivers.host()
+    from tensormem.drivers import gpu
+
+    return gpu(device)
+
+
 cdef class ElasticMemoryResource(DeviceMemoryResource):
     """Blocks of any size over pages that are held only while they are used.
 
     A block never fails for fragmentation: free pages, wherever they are, are put behind addresses that run. Pages that
     nothing lies in are kept for the next block up to `release_threshold`, then go back; `trim()` gives them back now.
-    `physical_limit`, or a `budget` shared with others, bounds the memory.
+    `physical_limit`, or a `budget` shared with others, bounds the memory. `device` is "host", or a GPU: text such as
+    "cuda:1", a number, a space such as `tm.gpu(1)`, or a driver.
 
     >>> import tensormem as tm
     >>> mr = tm.mr.ElasticMemoryResource(physical_limit="64MiB")
@@ -58,12 +70,12 @@ cdef class ElasticMemoryResource(DeviceMemoryResource):
     cdef NativeElastic* _elastic
     cdef readonly object budget
 
-    def __init__(self, driver=None, int32_t device=0, *, page_size="2MiB", capacity=None, physical_limit=None,
+    def __init__(self, device="host", *, page_size="2MiB", capacity=None, physical_limit=None,
                  budget=None, release_threshold="256MiB"):
         cdef ElasticOptions options
         cdef BudgetPtr admitted
         cdef shared_ptr[NativeElastic] made
-        cdef Driver chosen = drivers.host() if driver is None else driver
+        cdef Driver chosen = _driver(device)
         cdef Status status
         admitted = budget_or_limit(budget, physical_limit)
         options.page_bytes = size_of(page_size)
@@ -71,11 +83,22 @@ cdef class ElasticMemoryResource(DeviceMemoryResource):
         if capacity is not None:
             options.capacity = size_of(capacity)
         with nogil:
-            status = NativeElastic.create(chosen.native[0], device, options, admitted, &made)
+            status = NativeElastic.create(chosen.native[0], chosen.device, options, admitted, &made)
         check(move(status))
         self._elastic = made.get()
         self.budget = budget
         self.adopt(static_pointer_cast[Resource, NativeElastic](made), chosen, None)
+
+    @property
+    def is_host_accessible(self):
+        """Whether the CPU can touch the memory."""
+        self._check_open()
+        return self.driver.name == "host"
+
+    @property
+    def is_device_accessible(self):
+        """Whether a GPU can touch the memory."""
+        return not self.is_host_accessible
 
     @property
     def page_size(self):
