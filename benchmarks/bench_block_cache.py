@@ -33,7 +33,7 @@ class FreeList:
         del self._free[-count:]
         return taken
 
-    def free(self, ids: list[int]) -> None:
+    def deallocate(self, ids: list[int]) -> None:
         self._free += ids
 
 
@@ -48,7 +48,7 @@ class NumpySlab:
         self._left -= count
         return self._free[self._left : self._left + count].copy()
 
-    def free(self, ids: numpy.ndarray) -> None:
+    def deallocate(self, ids: numpy.ndarray) -> None:
         self._free[self._left : self._left + len(ids)] = ids
         self._left += len(ids)
 
@@ -64,7 +64,7 @@ class TorchSlab:
         self._left -= count
         return self._free[self._left : self._left + count].clone()
 
-    def free(self, ids: torch.Tensor) -> None:
+    def deallocate(self, ids: torch.Tensor) -> None:
         self._free[self._left : self._left + len(ids)] = ids
         self._left += len(ids)
 
@@ -80,13 +80,13 @@ def churn(cache: tm.BlockCache, requests: list[Request]) -> list[int]:
             if ended := leaving.pop(now, None):
                 source.shuffle(ended)
                 kept += ended[::50]
-                cache.free([number for place, number in enumerate(ended) if place % 50])
+                cache.deallocate([number for place, number in enumerate(ended) if place % 50])
             now += 1
         end = now + 1 + request.generated // TOKENS_PER_SECOND
         leaving.setdefault(end, []).extend(cache.allocate(blocks_for(request.tokens)))
     for ended in leaving.values():
-        cache.free(ended)
-    cache.free(kept[: -len(kept) // 8])  # most prefixes go cold as well
+        cache.deallocate(ended)
+    cache.deallocate(kept[: -len(kept) // 8])  # most prefixes go cold as well
     return kept[-len(kept) // 8 :]
 
 

@@ -157,7 +157,7 @@ class ElasticFleet:
         return more is not None
 
     def end(self, lease: Lease) -> None:
-        self._caches[lease.model].free(lease.blocks)
+        self._caches[lease.model].deallocate(lease.blocks)
 
     def physical_bytes(self) -> list[int]:
         return [cache.physical_memory_usage for cache in self._caches]

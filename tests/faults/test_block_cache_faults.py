@@ -10,9 +10,9 @@ BLOCK = 16 << 10
 
 def use(cache: BlockCache) -> None:
     ids = cache.allocate(40)
-    cache.free([number for place, number in enumerate(ids) if place % 4])
+    cache.deallocate([number for place, number in enumerate(ids) if place % 4])
     cache.compact()
-    cache.free(ids[::4])
+    cache.deallocate(ids[::4])
     cache.trim()
 
 
@@ -41,7 +41,7 @@ def test_a_refused_batch_leaves_the_cache_as_it_was() -> None:
         ids = cache.allocate(6)
 
         def scenario() -> None:
-            cache.free(cache.allocate(30))
+            cache.deallocate(cache.allocate(30))
 
         for raised in each_system_call_fails(scenario):
             if raised is None:
@@ -50,4 +50,4 @@ def test_a_refused_batch_leaves_the_cache_as_it_was() -> None:
             assert cache._is_valid()
             cache.trim()
             assert cache.physical_memory_usage == 2 * PAGE
-        cache.free(ids)
+        cache.deallocate(ids)

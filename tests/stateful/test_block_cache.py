@@ -58,9 +58,9 @@ class BlockCacheMachine(RuleBasedStateMachine):
         ids = data.draw(st.lists(st.sampled_from(sorted(self.contents)), unique=True))
         if any(number in self.pins for number in ids):
             with pytest.raises(errors.StillHeld):
-                self.made.free(ids)
+                self.made.deallocate(ids)
             return
-        self.made.free(ids)
+        self.made.deallocate(ids)
         for number in ids:
             del self.contents[number]
         self.gone += ids
@@ -86,7 +86,7 @@ class BlockCacheMachine(RuleBasedStateMachine):
     def free_a_stale_id_with_a_live_one(self, data: st.DataObject) -> None:
         live, stale = data.draw(st.sampled_from(sorted(self.contents))), data.draw(st.sampled_from(self.gone))
         with pytest.raises(errors.UseAfterFree):
-            self.made.free([live, stale])
+            self.made.deallocate([live, stale])
 
     @precondition(lambda self: self.cache is not None)
     @rule(blocks=st.none() | st.integers(1, 5))
@@ -104,7 +104,7 @@ class BlockCacheMachine(RuleBasedStateMachine):
     def follow_the_hints(self, pages: int) -> None:
         hints = self.made.eviction_hints(pages * PAGE)
         before = self.made.stats().used_pages
-        self.made.free(hints)
+        self.made.deallocate(hints)
         for number in hints:
             del self.contents[number]
         self.gone += hints

@@ -23,8 +23,8 @@ def serve(cache: BlockCache, seed: int) -> None:
         for number in ended:
             with cache.view(number) as view:
                 assert bytes(view[:8]) == number.to_bytes(8, "little")
-        cache.free(ended)
-    cache.free(mine)
+        cache.deallocate(ended)
+    cache.deallocate(mine)
 
 
 def test_contents_survive_compaction_beside_them() -> None:

@@ -55,13 +55,13 @@ def test_a_batch_is_an_array_of_ids_and_its_blocks_lie_side_by_side(cache: Block
 def test_ids_are_taken_from_any_sequence_or_buffer(cache: BlockCache, kind: type) -> None:
     ids = cache.allocate(4)
     assert len(cache.addresses(kind(ids))) == 4
-    cache.free(kind(ids))
+    cache.deallocate(kind(ids))
     assert cache.stats().live_blocks == 0
 
 
 def test_no_blocks_are_a_batch_too(cache: BlockCache) -> None:
     assert len(cache.allocate(0)) == 0
-    cache.free([])
+    cache.deallocate([])
     cache.pin(array("q"))
     assert cache.stats().total_allocated == 0
 
@@ -72,13 +72,13 @@ def test_ids_stay_and_come_never_again(cache: BlockCache) -> None:
         ids = cache.allocate(8)
         assert seen.isdisjoint(ids)
         seen.update(ids)
-        cache.free(ids)
+        cache.deallocate(ids)
     assert all(number not in cache for number in seen)
 
 
 def test_the_fullest_page_is_filled_first(cache: BlockCache) -> None:
     ids = cache.allocate(12)
-    cache.free([ids[0], ids[1], ids[2], ids[5], ids[8], ids[9]])
+    cache.deallocate([ids[0], ids[1], ids[2], ids[5], ids[8], ids[9]])
     page_of = {(cache.address(number) - cache.base_address) // PAGE for number in cache.allocate(1)}
     assert page_of == {1}
     assert {(cache.address(number) - cache.base_address) // PAGE for number in cache.allocate(2)} == {2}
@@ -87,14 +87,14 @@ def test_the_fullest_page_is_filled_first(cache: BlockCache) -> None:
 def test_empty_pages_are_kept_up_to_the_threshold_and_trimmed() -> None:
     with BlockCache("4MiB", BLOCK, PAGE, release_threshold=2 * PAGE) as cache:
         ids = cache.allocate(16)
-        cache.free(ids)
+        cache.deallocate(ids)
         assert cache.physical_memory_usage == 2 * PAGE
         assert cache.stats().cached_pages == 2
         assert cache.trim(PAGE) == PAGE
         assert cache.trim() == PAGE
         assert cache.physical_memory_usage == 0
         cache.set_release_threshold(None)
-        cache.free(cache.allocate(16))
+        cache.deallocate(cache.allocate(16))
         assert cache.physical_memory_usage == 4 * PAGE
         cache.set_release_threshold(0)
         assert cache.physical_memory_usage == 0
@@ -114,7 +114,7 @@ def test_pages_are_made_ahead(cache: BlockCache) -> None:
 
 def test_stale_double_and_foreign_ids_are_refused_and_nothing_changes(cache: BlockCache) -> None:
     ids = cache.allocate(8)
-    cache.free(ids[:1])
+    cache.deallocate(ids[:1])
     for bad, kind in (
         ([ids[1], ids[0]], errors.UseAfterFree),
         ([ids[1], ids[2], ids[1]], errors.UseAfterFree),
@@ -122,7 +122,7 @@ def test_stale_double_and_foreign_ids_are_refused_and_nothing_changes(cache: Blo
         ([ids[1], -1], errors.ForeignBlock),
     ):
         with pytest.raises(kind) as caught:
-            cache.free(bad)
+            cache.deallocate(bad)
         assert getattr(caught.value, "generation") in {number % 2**64 for number in bad}  # noqa: B009
         assert cache.stats().live_blocks == 7
     for call in (cache.addresses, cache.pin, cache.unpin):
@@ -139,7 +139,7 @@ def test_an_id_of_another_cache_is_foreign(cache: BlockCache) -> None:
     with BlockCache("4MiB", BLOCK, PAGE) as other:
         theirs = other.allocate(1)
         with pytest.raises(errors.ForeignBlock):
-            cache.free(theirs)
+            cache.deallocate(theirs)
         assert theirs[0] not in cache
     assert mine[0] in cache
 
@@ -147,7 +147,7 @@ def test_an_id_of_another_cache_is_foreign(cache: BlockCache) -> None:
 @pytest.mark.parametrize("bad", [7, None, "ab", [1.5], [2**64], ["x"], numpy.array([1.5])])
 def test_what_are_no_ids_is_refused(cache: BlockCache, bad: object) -> None:
     with pytest.raises(errors.InvalidArgument):
-        cache.free(bad)  # type: ignore[arg-type]
+        cache.deallocate(bad)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("bad", [-1, 1.5, "4", None])
@@ -193,7 +193,7 @@ def test_caches_and_pools_share_one_budget() -> None:
             one.allocate(1)
         with pytest.raises(errors.InvalidArgument):
             one.physical_limit = 1
-        one.free(ids)
+        one.deallocate(ids)
         pool.allocate(2 * PAGE, 2 * PAGE)
         assert limit.used == 4 * PAGE
     assert limit.used == 0

@@ -52,7 +52,7 @@ def check(cache: BlockCache, ids: array[int]) -> None:
 def test_compaction_reaches_the_floor_and_keeps_every_byte(cache: BlockCache) -> None:
     ids = cache.allocate(40)
     write(cache, ids)
-    cache.free([number for i, number in enumerate(ids) if i % 4])
+    cache.deallocate([number for i, number in enumerate(ids) if i % 4])
     left = ids[::4]
     assert cache.stats().fragmentation == pytest.approx(0.7)
     done = cache.compact()
@@ -68,7 +68,7 @@ def test_moves_are_told_in_batches() -> None:
     with BlockCache("4MiB", BLOCK, PAGE, on_move=lambda *moves: told.append(moves)) as cache:
         ids = cache.allocate(16)
         before = dict(zip(ids, cache.addresses(ids), strict=True))
-        cache.free([number for i, number in enumerate(ids) if i % 4])
+        cache.deallocate([number for i, number in enumerate(ids) if i % 4])
         cache.compact()
         ((moved, old, new),) = told
         assert [before[number] for number in moved] == list(old)
@@ -83,7 +83,7 @@ def test_a_callback_that_raises_is_told_after_the_work_is_done() -> None:
 
     with BlockCache("4MiB", BLOCK, PAGE, on_move=refuse) as cache:
         ids = cache.allocate(8)
-        cache.free([*ids[1:4], *ids[5:]])
+        cache.deallocate([*ids[1:4], *ids[5:]])
         with pytest.raises(errors.CallbackFailed) as caught:
             cache.compact()
         assert isinstance(caught.value.__cause__, RuntimeError)
@@ -94,20 +94,20 @@ def test_a_callback_may_use_the_cache() -> None:
     made: list[BlockCache] = []
 
     def reenter(ids: array[int], old: array[int], new: array[int]) -> None:
-        made[0].free(ids)
+        made[0].deallocate(ids)
         made[0].compact()
 
     with BlockCache("4MiB", BLOCK, PAGE, on_move=reenter) as cache:
         made.append(cache)
         ids = cache.allocate(8)
-        cache.free([*ids[1:4], *ids[5:]])
+        cache.deallocate([*ids[1:4], *ids[5:]])
         cache.compact()
         assert cache.stats().live_blocks == 1
 
 
 def test_compaction_stops_at_its_limits_and_goes_on(cache: BlockCache) -> None:
     ids = cache.allocate(40)
-    cache.free([number for i, number in enumerate(ids) if i % 4])
+    cache.deallocate([number for i, number in enumerate(ids) if i % 4])
     done = cache.compact(max_bytes=2 * BLOCK)
     assert (done.finished, done.blocks_moved) == (False, 2)
     assert not cache.compact(max_seconds=1e-12).finished
@@ -126,7 +126,7 @@ def test_blocks_of_several_pages_and_odd_sizes_are_packed() -> None:
         with BlockCache("64MiB", size, PAGE, release_threshold=0) as cache:
             ids = cache.allocate(64)
             write(cache, ids)
-            cache.free(ids[1::2])
+            cache.deallocate(ids[1::2])
             cache.compact()
             check(cache, ids[::2])
             stats = cache.stats()
@@ -140,18 +140,18 @@ def test_blocks_of_several_pages_and_odd_sizes_are_packed() -> None:
 
 def test_pinned_blocks_stay_and_cannot_be_freed(cache: BlockCache) -> None:
     ids = cache.allocate(8)
-    cache.free([*ids[1:4], *ids[5:]])
+    cache.deallocate([*ids[1:4], *ids[5:]])
     cache.pin([ids[4], ids[4]])
     where = cache.address(ids[4])
     with pytest.raises(errors.StillHeld) as caught:
-        cache.free([ids[0], ids[4]])
+        cache.deallocate([ids[0], ids[4]])
     assert (caught.value.address, caught.value.holds) == (where, 2)
     cache.compact()
     assert cache.address(ids[4]) == where
     with pytest.raises(errors.InvalidArgument):
         cache.unpin([ids[4], ids[0]])
     cache.unpin([ids[4], ids[4]])
-    cache.free(ids[4:5])
+    cache.deallocate(ids[4:5])
 
 
 def test_a_view_pins_its_block_and_close_waits_for_it(cache: BlockCache) -> None:
@@ -161,17 +161,17 @@ def test_a_view_pins_its_block_and_close_waits_for_it(cache: BlockCache) -> None
     values = numpy.frombuffer(view, numpy.float32)
     values[:] = 2
     with pytest.raises(errors.StillHeld):
-        cache.free(ids)
+        cache.deallocate(ids)
     with pytest.raises(errors.StillHeld):
         cache.close()
     del values
     view.release()
-    cache.free(ids)
+    cache.deallocate(ids)
 
 
 def test_hints_empty_the_most_pages_for_the_fewest_blocks(cache: BlockCache) -> None:
     ids = cache.allocate(12)
-    cache.free(ids[1:6])
+    cache.deallocate(ids[1:6])
     assert list(cache.eviction_hints(1)) == [ids[0]]
     assert list(cache.eviction_hints(2 * PAGE)) == [ids[0], ids[6], ids[7]]
     assert list(cache.eviction_hints(0)) == []
@@ -182,7 +182,7 @@ def test_hints_empty_the_most_pages_for_the_fewest_blocks(cache: BlockCache) -> 
     assert list(cache.eviction_hints(1)) == [ids[6], ids[7]]
     cache.unpin(ids[:1])
     before = cache.physical_memory_usage
-    cache.free(cache.eviction_hints(2 * PAGE))
+    cache.deallocate(cache.eviction_hints(2 * PAGE))
     assert before - cache.physical_memory_usage == 2 * PAGE
 
 
@@ -193,15 +193,15 @@ def test_blocks_freed_on_a_stream_come_back_after_it_and_used_ones_do_not_move(c
     gate = Gate()
     with Stream(host()) as stream:
         ids = cache.allocate(8)
-        cache.free([*ids[1:4], *ids[6:]])
+        cache.deallocate([*ids[1:4], *ids[6:]])
         gate.hold(stream)
         try:
             cache.record_use(ids[:1], stream)
-            cache.free(ids[4:5], stream=stream)
+            cache.deallocate(ids[4:5], stream=stream)
             assert ids[4] not in cache
             assert (cache.stats().retired_blocks, cache.stats().live_blocks) == (1, 2)
             assert cache.compact().blocks_moved == 0
-            cache.free(ids[:1])
+            cache.deallocate(ids[:1])
             assert cache.stats().retired_blocks == 2
         finally:
             gate.open()
@@ -230,7 +230,7 @@ def test_a_closed_cache_says_so() -> None:
     cache.close()
     cache.close()
     assert cache.closed
-    for call in (lambda: cache.allocate(1), lambda: cache.free(ids), cache.stats, cache.compact, cache.__enter__):
+    for call in (lambda: cache.allocate(1), lambda: cache.deallocate(ids), cache.stats, cache.compact, cache.__enter__):
         with pytest.raises(errors.UseAfterRelease):
             call()
     assert repr(cache) == "<BlockCache, closed>"

@@ -234,7 +234,7 @@ cdef class BlockCache:
         check(move(status))
         return ids
 
-    def free(self, ids, stream=None):
+    def deallocate(self, ids, stream=None):
         """End these blocks, all or none. Their memory is used again after the work queued on `stream`, and after every
         recorded use; nothing waits for it.
         """

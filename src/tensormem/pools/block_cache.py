@@ -27,7 +27,7 @@ class BlockCache(_core.BlockCache):
     >>> import tensormem as tm
     >>> with tm.BlockCache("64GiB", block_size="256KiB") as cache:
     ...     ids = cache.allocate(64)
-    ...     cache.free(ids[4:])
+    ...     cache.deallocate(ids[4:])
     ...     with cache.view(ids[0]) as view:
     ...         view[:5] = b"hello"
     ...     cache.compact().finished, cache.stats().used_pages
