@@ -20,6 +20,8 @@ if TYPE_CHECKING:
         drivers,
         dtypes,
         errors,
+        gl,
+        images,
         interop,
         memories,
         mr,
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     )
     from tensormem.dtypes import DType, dtype
     from tensormem.errors import TensormemError
+    from tensormem.images import Image, PixelFormat, image
     from tensormem.memories import Storage, TensorMemory
     from tensormem.mr import tag, use_resource
     from tensormem.pools import BlockCache, SharedBudget, TenantPool, VirtualMemoryPool
@@ -69,8 +72,10 @@ __all__ = [
     "DType",
     "Event",
     "GrowableBuffer",
+    "Image",
     "LogicalMemorySpace",
     "OpKind",
+    "PixelFormat",
     "SharedBudget",
     "Storage",
     "Stream",
@@ -93,7 +98,10 @@ __all__ = [
     "from_numpy",
     "from_pointer",
     "full",
+    "gl",
     "gpu",
+    "image",
+    "images",
     "interop",
     "main",
     "managed",
@@ -125,6 +133,7 @@ _HOMES = {
     **dict.fromkeys(("Tensor", "TransferReport", "empty", "full", "zeros", "wrap"), "tensor"),
     **dict.fromkeys(("from_buffer", "from_dlpack", "from_file", "from_numpy", "from_pointer"), "tensor"),
     **dict.fromkeys(("BlockCache", "SharedBudget", "TenantPool", "VirtualMemoryPool"), "pools"),
+    **dict.fromkeys(("Image", "PixelFormat", "image"), "images"),
     "TensormemError": "errors",
 }
 

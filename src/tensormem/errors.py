@@ -14,6 +14,7 @@ In brackets: the builtin that each one also is, so that `except MemoryError` wor
     |   |-- InvalidSpace
     |   |-- InvalidDType (TypeError)
     |   |-- InvalidMemoryType
+    |   |-- InvalidPixelFormat
     |   |-- InvalidDLPack (BufferError)     a DLPack tensor that cannot be believed
     |   |-- InvalidLifetimes                a file or list of lifetimes that breaks a rule
     |   |-- InvalidPlan                     a plan that cannot be followed
@@ -21,6 +22,7 @@ In brackets: the builtin that each one also is, so that `except MemoryError` wor
     |-- ResourceError                       memory could not be handed out, used or taken back
     |   |-- OutOfMemory (MemoryError)
     |   |-- OutOfBudget (MemoryError)
+    |   |-- InsufficientCapacity (ValueError)
     |   |-- UseAfterFree (RuntimeError)
     |   |-- ForeignBlock (ValueError)
     |   |-- StillExported (BufferError)
@@ -247,6 +249,22 @@ class InvalidMemoryType(InvalidArgument):
         self.text = text
 
 
+class InvalidPixelFormat(InvalidArgument):
+    """`text` names no format of pixels, or is the code of none.
+
+    >>> InvalidPixelFormat("rgb9").text
+    'rgb9'
+    """
+
+    __match_args__ = ("text",)
+    _says = "{text!r:.80} is not a pixel format"
+    _hint = "The formats are rgb, rgba, bgra, grey, grey16, yuyv, nv12, nv16 and planar_rgb"
+
+    def __init__(self, text: object, *, what: str = "") -> None:
+        self._keep(what, text)
+        self.text = text
+
+
 class InvalidDLPack(InvalidArgument, BufferError):
     """A DLPack tensor of another library breaks the rule `what`; `value` is the number that broke it.
 
@@ -349,6 +367,22 @@ class OutOfBudget(ResourceError, MemoryError):
     def __init__(self, requested: int, current: int, remaining: int, limit: int, *, what: str = "") -> None:
         self._keep(what, requested, current, remaining, limit)
         self.requested, self.current, self.remaining, self.limit = requested, current, remaining, limit
+
+
+class InsufficientCapacity(ResourceError, ValueError):
+    """What was to be put into existing memory needs `needed` bytes, and it has `capacity`.
+
+    >>> InsufficientCapacity(4096, capacity=1024).capacity
+    1024
+    """
+
+    __match_args__ = ("needed", "capacity")
+    _says = "{needed:,} bytes do not fit into memory of {capacity:,}; nothing was changed"
+    _hint = "Allocate a bigger one, or put less into it"
+
+    def __init__(self, needed: int, capacity: int, *, what: str = "") -> None:
+        self._keep(what, needed, capacity)
+        self.needed, self.capacity = needed, capacity
 
 
 class UseAfterFree(ResourceError, RuntimeError):

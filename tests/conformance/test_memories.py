@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 import tensormem as tm
+from support.opengl import needs_opengl
 from tensormem import errors
+from tensormem.gl import GlContext
 from tensormem.memories import Storage, TensorMemory, allocate, providers, register_memory, registry, unregister_memory
 from tensormem.testing.memories import MemoryConformance
 
@@ -31,6 +33,25 @@ class TestMemOfAStack(MemoryConformance):
 
     def live(self) -> int | None:
         return self.stack.allocation_counts.current_count
+
+
+@needs_opengl
+class TestPersistentPbo(MemoryConformance):
+    persistent: bool | None = None
+
+    def allocate(self, nbytes: int) -> Storage:
+        storage = allocate(nbytes, "pbo", persistent=self.persistent)
+        assert storage.host_accessible is (self.persistent is None)
+        return storage
+
+    def live(self) -> int | None:
+        GlContext.default().drain()
+        return len(GlContext.default().buffers)
+
+
+@needs_opengl
+class TestPboWithOneMap(TestPersistentPbo):
+    persistent = False
 
 
 class Pages:
@@ -113,4 +134,5 @@ def test_plain_memory_cannot_go_and_what_is_not_there_cannot_either() -> None:
 
 def test_a_use_is_served_by_the_best_kind_that_works_and_says_why() -> None:
     tensor = tm.zeros(4, use="gpu")
-    assert tensor.memory == "mem" and "no dma" in tensor.memory_reason
+    assert tensor.memory in ("dma", "pbo", "mem") and tensor.memory_reason
+    assert tensor.memory == "dma" or "no dma" in tensor.memory_reason

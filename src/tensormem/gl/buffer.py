@@ -20,11 +20,15 @@ __all__ = ["PixelBuffer"]
 _BITS: Final = {"r": c.GL_MAP_READ_BIT, "w": c.GL_MAP_WRITE_BIT, "rw": c.GL_MAP_READ_BIT | c.GL_MAP_WRITE_BIT}
 _USAGES: Final = {"upload": c.GL_STREAM_DRAW, "download": c.GL_STREAM_READ, "both": c.GL_DYNAMIC_DRAW}
 _STAYING: Final = c.GL_MAP_READ_BIT | c.GL_MAP_WRITE_BIT | c.GL_MAP_PERSISTENT_BIT | c.GL_MAP_COHERENT_BIT
+# Not yet released. Without this root, a collector that finds a storage in a cycle would empty its buffer first.
+_live: set[PixelBuffer] = set()
 _TARGET: Final = c.GL_COPY_WRITE_BUFFER  # a place to bind it that means nothing else
 
 
 class PixelBuffer:
     """A buffer object of OpenGL. `persistent` ones keep one address from beginning to end, and may be used meanwhile.
+
+    Whoever makes one releases it; a storage does.
 
     >>> from tensormem.gl import why_not
     >>> if why_not() is None:
@@ -45,8 +49,8 @@ class PixelBuffer:
         self._mapped = threading.Lock()  # held while there is a map; only ever tried, never waited for
         self._last_read: GlFence | None = None
         self._last_write: GlFence | None = None
-        self._released = False
         self.name: int = 0
+        _live.add(self)
         try:
             context.run(self._make)
         except BaseException:
@@ -89,9 +93,10 @@ class PixelBuffer:
 
     def release(self) -> None:
         """Delete the buffer, on the thread of its context; once."""
-        if self._released:
+        try:
+            _live.remove(self)
+        except KeyError:
             return
-        self._released = True
         self.context.site.post(self._delete)
         if self.context.gone is not None:
             self._forget()
@@ -139,6 +144,7 @@ class PixelBuffer:
         calls = self.context.calls
         with calls.borrowed():
             self.name = calls.new("glGenBuffers")
+            self.context.buffers.add(self.name)
             calls("glBindBuffer", _TARGET, self.name)
             if self.persistent:
                 flags = _STAYING | c.GL_DYNAMIC_STORAGE_BIT
@@ -188,6 +194,7 @@ class PixelBuffer:
         try:
             self.context.calls.delete("glDeleteBuffers", self.name)
         finally:
+            self.context.buffers.discard(self.name)
             self._forget()
 
     def _check_exists(self) -> None:

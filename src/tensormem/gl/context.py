@@ -80,6 +80,8 @@ class GlContext:
         self._site, self.api, self.handle = site, api, handle
         self.foreign = isinstance(site, CallersThread)
         self.calls = GlCalls(library(), self.foreign)
+        self.buffers: set[int] = set()
+        """The names of the pixel buffers that were made on it and not given back."""
         self._finalizer = weakref.finalize(self, site.shut)
         try:
             site.call(self._look)

@@ -11,6 +11,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -131,7 +132,7 @@ class OwnThread:
 
     def drain(self) -> None:
         """Wait for everything that was posted before."""
-        if not self._over:
+        with suppress(errors.PboDisconnected):  # the thread is at its end, and has done what it could
             self._run(int, (), last=True)
 
     def let_go(self, buffer: int) -> None:

@@ -7,8 +7,6 @@ how a storage of any kind is made.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -65,8 +63,8 @@ class Texture:
         if buffer is not None:
             self.context.run(self._write_from, buffer, source.offset, rows)
             return
-        with _reached(source, "r") as address:
-            self.context.run(self._write, 0, address, rows)
+        with source.map("r") as mapped:
+            self.context.run(self._write, 0, mapped.ptr, rows)
 
     def download(self, into: Tensor) -> Tensor:
         """Read the texture into a tensor of shape (height, width, channels); gives the tensor.
@@ -80,8 +78,8 @@ class Texture:
         if buffer is not None:
             self.context.run(self._read_into, buffer, into.offset, rows)
             return into
-        with _reached(into, "w") as address:
-            self.context.run(self._read, 0, address, rows)
+        with into.map("w") as mapped:
+            self.context.run(self._read, 0, mapped.ptr, rows)
         return into
 
     def close(self) -> None:
@@ -191,12 +189,3 @@ class Texture:
 def _pieces(rows: PixelRows) -> list[tuple[int, int]]:
     """(first row, how many) of each call: all of them in one, or one each."""
     return [(0, rows.height)] if rows.storing is not None else [(row, 1) for row in range(rows.height)]
-
-
-@contextmanager
-def _reached(tensor: Tensor, mode: str) -> Iterator[int]:
-    """The address of the first texel of memory that is not OpenGL's."""
-    if not tensor.storage.host_accessible:
-        raise errors.CrossSpaceError(tensor.space, "main", what="OpenGL takes pixels from and into main memory here")
-    tensor.wait()
-    yield tensor.ptr

@@ -1,0 +1,53 @@
+"""Owns: `image`, a new picture in memory of a kind.
+
+Must not know: what the kinds are, but that hardware reads rows of DMA-BUFs only at certain distances.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, SupportsIndex
+
+from tensormem.images.image_view import Image
+from tensormem.images.layout import ImageLayout
+from tensormem.images.pixel_format import PixelFormat
+from tensormem.memories import TensorMemory, allocate
+from tensormem.memories.choice import allocate_for
+from tensormem.spaces import LogicalMemorySpace, main
+
+__all__ = ["image"]
+
+_HARDWARE_PITCH: Final = 64  # what graphics processors of edge boards ask of rows that they read
+
+
+def image(
+    width: SupportsIndex,
+    height: SupportsIndex,
+    format: PixelFormat | str = "rgb",
+    memory: TensorMemory | str | None = None,
+    *,
+    use: str | None = None,
+    pitch: SupportsIndex | None = None,
+    pitch_alignment: SupportsIndex | None = None,
+    space: LogicalMemorySpace | str = main,
+    **options: Any,
+) -> Image:
+    """A new image whose pixels are whatever was in the memory; `options` are those of the kind of memory.
+
+    Rows follow one another without gaps; in `dma`, and for `use="gpu"`, they are 64 bytes aligned. `pitch` and
+    `pitch_alignment` say otherwise.
+
+    >>> import tensormem as tm
+    >>> frame = tm.image(6, 4, "rgb")
+    >>> frame.tensor.shape, frame.pitch, tm.image(6, 4, "rgb", pitch_alignment=64).tensor.strides
+    ((4, 6, 3), 18, (64, 3, 1))
+    """
+    aligned = memory == TensorMemory.DMA or use == "gpu"
+    if pitch_alignment is None:
+        pitch_alignment = _HARDWARE_PITCH if aligned and pitch is None else 1
+    layout = ImageLayout.make(width, height, format, pitch=pitch, pitch_alignment=pitch_alignment)
+    where = LogicalMemorySpace.parse(space)
+    if memory is None:
+        storage = allocate_for(layout.nbytes, use, where, **options)
+    else:
+        storage = allocate(layout.nbytes, memory, where, **options)
+    return Image(storage, width, height, format, pitch=layout.pitch, pitch_alignment=pitch_alignment)

@@ -1,0 +1,76 @@
+"""Owns: `pbo`, memory of OpenGL's pixel buffer objects: which context makes it, and whether it keeps its address.
+
+Must not know: tensors, and how OpenGL is called; that is `tensormem.gl`.
+"""
+
+from __future__ import annotations
+
+from typing import SupportsIndex
+
+from tensormem import drivers, errors
+from tensormem._core import Storage
+from tensormem.gl import GlContext, PixelBuffer
+from tensormem.gl import why_not as why_no_opengl
+from tensormem.memories.kinds import TensorMemory
+from tensormem.spaces import LogicalMemorySpace, main
+
+__all__ = ["allocate", "why_not"]
+
+_MOST = 2**63 - 1
+
+
+def allocate(
+    nbytes: SupportsIndex,
+    space: LogicalMemorySpace = main,
+    *,
+    context: GlContext | None = None,
+    persistent: bool | None = None,
+    usage: str = "both",
+) -> Storage:
+    """A storage over a pixel buffer of `context`, or of the one that is used where none is named.
+
+    `persistent` ones stay mapped and have an address; by default they are, where OpenGL offers it. The others have one
+    map at a time (`PboMapped`) and an address only meanwhile. `usage` tells OpenGL what to prepare for: "upload",
+    "download" or "both".
+
+    >>> if why_not() is None:
+    ...     storage = allocate(4096, persistent=False)
+    ...     with storage.map("w") as mapped:
+    ...         memoryview(mapped)[:4] = b"abcd"
+    ...     with storage.map("r") as mapped:
+    ...         assert bytes(memoryview(mapped)[:4]) == b"abcd"
+    """
+    wanted = nbytes.__index__()
+    if not 1 <= wanted <= _MOST:
+        raise errors.InvalidSize(wanted)
+    if space is not main:
+        raise errors.MemoryUnavailable("pbo", f"pixel buffers are reached from main memory, and not from {space}")
+    made_by = _default_context() if context is None else context
+    staying = made_by.storage_call is not None if persistent is None else persistent
+    buffer = PixelBuffer(wanted, made_by, persistent=staying, usage=usage)
+    return Storage(
+        buffer.address,
+        wanted,
+        owner=buffer,
+        space=main,
+        memory=TensorMemory.PBO,
+        device=(1, 0),
+        driver=drivers.host(),
+        host_accessible=staying,
+    )
+
+
+def why_not() -> str | None:
+    """Why there is no memory of this kind here; None if there is.
+
+    >>> why_not() is None or isinstance(why_not(), str)
+    True
+    """
+    return why_no_opengl()
+
+
+def _default_context() -> GlContext:
+    try:
+        return GlContext.default()
+    except errors.DriverUnavailable as missing:
+        raise errors.MemoryUnavailable("pbo", missing.reason) from None
