@@ -9,6 +9,7 @@
   X(invalid_offset, "InvalidOffset", "offset,size,capacity")              \
   X(invalid_page_size, "InvalidPageSize", "page_size,minimum")            \
   X(invalid_dlpack, "InvalidDLPack", "value")                             \
+  X(malformed_message, "MalformedMessage", "position")                    \
   X(out_of_memory, "OutOfMemory", "requested,total_free,largest_free")    \
   X(out_of_budget, "OutOfBudget", "requested,current,remaining,limit")    \
   X(use_after_free, "UseAfterFree", "generation,address")                 \

@@ -49,6 +49,14 @@ In brackets: the builtin that each one also is, so that `except MemoryError` wor
     |   |   `-- InvalidPageSize             see above
     |   |-- InvalidSize                     see above
     |   `-- InvalidAlignment                see above
+    |-- SharingError                        memory could not go to another process, or come from one
+    |   |-- ChannelClosed (EOFError)
+    |   |-- ChannelRefused (PermissionError)
+    |   |-- MalformedMessage (ValueError)
+    |   |-- TimedOut (TimeoutError)
+    |   |-- RingBusy (RuntimeError)
+    |   |-- EndOfFrames (EOFError)
+    |   `-- WriterGone (RuntimeError)
     |-- UnknownDeviceType (BufferError)     DLPack brought a device that no space stands for
     |-- CrossSpaceError (ValueError)
     |-- NoCompatibleComputeDevice (LookupError)
@@ -718,6 +726,121 @@ class TooManyMappings(VirtualMemoryError, MemoryError):
     def __init__(self, current: int, limit: int, *, what: str = "") -> None:
         self._keep(what, current, limit)
         self.current, self.limit = current, limit
+
+
+# --- Between processes -----------------------------------------------------------------------------------------------
+
+
+class SharingError(TensormemError):
+    """Memory could not go to another process, or come from one: the family that channels and frame rings raise.
+
+    >>> issubclass(WriterGone, SharingError)
+    True
+    """
+
+
+class ChannelClosed(SharingError, EOFError):
+    """The channel was closed, here or at the other end.
+
+    >>> str(ChannelClosed("the other end is gone"))
+    'the channel is closed: the other end is gone'
+    """
+
+    _says = "the channel is closed: {what}"
+
+
+class ChannelRefused(SharingError, PermissionError):
+    """The process at the other end runs as user `uid`, who is not let in.
+
+    >>> ChannelRefused(1000).uid
+    1000
+    """
+
+    __match_args__ = ("uid",)
+    _says = "the process at the other end runs as user {uid}, who is not let in"
+    _hint = "Allow it with uids=(...) on this side, if it may have this memory"
+
+    def __init__(self, uid: int, *, what: str = "") -> None:
+        self._keep(what, uid)
+        self.uid = uid
+
+
+class MalformedMessage(SharingError, ValueError):
+    """A message that cannot be believed; `position` is the byte at which that showed. Nothing of it was kept.
+
+    >>> MalformedMessage(20, what="the memory has more than 64 dimensions").position
+    20
+    """
+
+    __match_args__ = ("position",)
+    _says = "this message cannot be taken (byte {position}): {what}"
+    _hint = "It was dropped, and what came with it is closed; the mistake is at the other end"
+
+    def __init__(self, position: int, *, what: str = "") -> None:
+        self._keep(what, position)
+        self.position = position
+
+
+class TimedOut(SharingError, TimeoutError):
+    """Nothing happened for `seconds` seconds.
+
+    >>> TimedOut(0.5, what="no new frame").seconds
+    0.5
+    """
+
+    __match_args__ = ("seconds",)
+    _says = "nothing happened for {seconds} s: {what}"
+
+    def __init__(self, seconds: float, *, what: str = "") -> None:
+        self._keep(what, seconds)
+        self.seconds = seconds
+
+
+class RingBusy(SharingError, RuntimeError):
+    """The place in the frame ring is taken; for a writer, by the process `pid`.
+
+    >>> RingBusy(4711).pid
+    4711
+    """
+
+    __match_args__ = ("pid",)
+    _says = "the place in the frame ring is taken (process {pid})"
+    _hint = "A ring has one writer and at most 62 readers; close one first"
+
+    def __init__(self, pid: int, *, what: str = "") -> None:
+        self._keep(what, pid)
+        self.pid = pid
+
+
+class EndOfFrames(SharingError, EOFError):
+    """The writer of the frame ring closed it after frame `number`, and all of them have been read.
+
+    >>> EndOfFrames(900).number
+    900
+    """
+
+    __match_args__ = ("number",)
+    _says = "no frame follows number {number}: the writer closed the ring"
+
+    def __init__(self, number: int, *, what: str = "") -> None:
+        self._keep(what, number)
+        self.number = number
+
+
+class WriterGone(SharingError, RuntimeError):
+    """The writer of the frame ring, the process `pid`, died after frame `number`; all of them have been read.
+
+    >>> WriterGone(4711, number=900).number
+    900
+    """
+
+    __match_args__ = ("pid", "number")
+    _says = "the writer of the frame ring, process {pid}, died after frame {number}"
+    _hint = "Read with wait_for_writer=True to wait for a new one, which calls ring.attach_writer()"
+
+    def __init__(self, pid: int, number: int, *, what: str = "") -> None:
+        self._keep(what, pid, number)
+        self.pid, self.number = pid, number
 
 
 # --- Spaces, devices, and what this machine does not have ------------------------------------------------------------

@@ -257,6 +257,14 @@ int unlock_byte(int fd, std::uint64_t at) noexcept {
   return result(::fcntl(fd, F_OFD_SETLK, &lock));
 }
 
+int look_at_byte(int fd, std::uint64_t at, bool* locked) noexcept {
+  TM_CONSULT(file_control);
+  struct flock lock = byte_lock(F_WRLCK, at);
+  const int error = result(::fcntl(fd, F_OFD_GETLK, &lock));
+  if (error == 0) *locked = lock.l_type != F_UNLCK;
+  return error;
+}
+
 // Not the private kind of futex: the other side has another address space.
 void wait_while(const std::atomic<std::uint32_t>& word, std::uint32_t seen, std::uint64_t nanoseconds) noexcept {
   const timespec time{static_cast<time_t>(nanoseconds / 1'000'000'000), static_cast<long>(nanoseconds % 1'000'000'000)};

@@ -58,6 +58,8 @@ int close(int fd) noexcept;
 int lock_byte(int fd, std::uint64_t at) noexcept;
 int lock_byte_waiting(int fd, std::uint64_t at) noexcept;
 int unlock_byte(int fd, std::uint64_t at) noexcept;
+// Whether somebody else has it, without taking it.
+int look_at_byte(int fd, std::uint64_t at, bool* locked) noexcept;
 // Sleeps while `word`, in memory shared with other processes, is `seen`; at most so long, and sometimes not at all.
 void wait_while(const std::atomic<std::uint32_t>& word, std::uint32_t seen, std::uint64_t nanoseconds) noexcept;
 void wake_waiters(const std::atomic<std::uint32_t>& word) noexcept;

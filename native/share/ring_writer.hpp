@@ -1,0 +1,56 @@
+// Owns: the writer's side of a frame ring: which slot may be written, when a frame becomes visible, and what happens
+// when all frames are unread or in use. One writer at a time has the writer's lock; one that comes after a dead one
+// first puts right what that one left.
+//   Memory order: a slot is taken by compare-exchange from 0 with acquire, which pairs with the release by which
+//   readers let go: their reads come before our writes. `publish` clears kWriting with release, which pairs with the
+//   acquire by which a reader takes the slot: our writes come before its reads.
+// Must not know: the frames' memory, Python. Use it from one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/status.hpp"
+#include "share/ring_file.hpp"
+
+namespace tensormem {
+
+class RingWriter {
+ public:
+  static constexpr std::uint32_t kNoSlot = ~0U;
+
+  // Null and no failure: another process writes.
+  static Status attach(RingFilePtr file, std::unique_ptr<RingWriter>* writer);
+  ~RingWriter();
+  RingWriter(const RingWriter&) = delete;
+  RingWriter& operator=(const RingWriter&) = delete;
+
+  // A slot to write into, or kNoSlot when there was none for that long. The same one until it is published or
+  // abandoned. Sleeps a glance at most, then looks whether readers have died.
+  std::uint32_t begin(std::uint64_t nanoseconds);
+  // Makes it the newest frame and gives its number; 0 when it had to be dropped.
+  std::uint64_t publish(std::uint64_t timestamp);
+  // The slot is as if it had never been taken.
+  void abandon();
+  bool is_writing() const { return writing_; }
+
+  // No frame follows: readers are told. Without it the writer's end looks like its death.
+  void end();
+  bool is_forked() const { return lock_->is_forked(); }
+
+ private:
+  RingWriter(RingFilePtr file, std::unique_ptr<MemberLock> lock) : file_(std::move(file)), lock_(std::move(lock)) {}
+  void recover();
+  std::uint64_t lowest_wanted();
+  std::uint32_t find(std::uint64_t limit, std::uint32_t tried);
+  std::uint32_t claim();
+  std::uint32_t claim_or_reap();
+
+  const RingFilePtr file_;
+  const std::unique_ptr<MemberLock> lock_;
+  std::uint64_t next_number_ = 1;
+  std::uint32_t slot_ = kNoSlot;  // the one with kWriting; no other has it
+  bool writing_ = false;
+};
+
+}  // namespace tensormem
