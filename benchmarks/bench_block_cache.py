@@ -113,7 +113,7 @@ def measure(say: Callable[[str], None]) -> list[Row]:
         "torch stack, unchecked": TorchSlab(),
     }
     work = [
-        Peer(name, "free(take(n))", {"take": maker.allocate, "free": maker.free, "n": BATCH})
+        Peer(name, "free(take(n))", {"take": maker.allocate, "free": maker.deallocate, "n": BATCH})
         for name, maker in makers.items()
     ]
     speeds = {name: {"rate": BATCH / timing.median_ns * 1000} for name, timing in time_peers(work).items()}

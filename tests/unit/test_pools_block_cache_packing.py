@@ -215,7 +215,7 @@ def test_a_destroyed_stream_is_refused_and_nothing_changes(cache: BlockCache) ->
     ids = cache.allocate(2)
     stream = Stream(host())
     stream.close()
-    for call in (cache.free, cache.record_use):
+    for call in (cache.deallocate, cache.record_use):
         with pytest.raises(errors.StreamMisuse):
             call(ids, stream)
     assert cache.stats().live_blocks == 2
