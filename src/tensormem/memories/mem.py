@@ -14,7 +14,7 @@ from tensormem.mr import (
     PinnedMemoryResource,
     get_current_device_resource,
 )
-from tensormem.mr.current import get_pinned_resource
+from tensormem.mr.current import get_pinned_resource, set_per_device_resource, set_pinned_resource
 from tensormem.spaces import LogicalMemorySpace, SpaceKind, gpu, main, managed, pinned
 
 TYPE_CHECKING = False
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tensormem._core import Driver, Storage, StreamLike
 
-__all__ = ["allocate", "place_of", "resource_of", "vendor_of"]
+__all__ = ["allocate", "place_of", "resource_of", "serve", "vendor_of"]
 
 _VENDORS = {"cuda": "cuda", "rocm": "rocm", "hip": "rocm"}
 
@@ -62,6 +62,16 @@ def resource_of(space: LogicalMemorySpace) -> DeviceMemoryResource:
         return get_current_device_resource(driver, driver.device)
     except (errors.InvalidArgument, errors.DriverUnavailable) as refused:
         raise errors.MemoryUnavailable(str(space), str(refused)) from None
+
+
+def serve(space: LogicalMemorySpace, mr: DeviceMemoryResource) -> None:
+    """Let `mr` serve a space for the whole process, from now on."""
+    if space is pinned:
+        set_pinned_resource(_pinning_driver(), mr)
+    elif space is managed:
+        raise errors.InvalidArgument("managed memory has no current resource: name one with mr=")
+    else:
+        set_per_device_resource(mr.device_ordinal, mr)
 
 
 def _pinning_driver() -> Driver:

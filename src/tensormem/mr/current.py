@@ -27,6 +27,7 @@ __all__ = [
     "get_pinned_resource",
     "set_current_device_resource",
     "set_per_device_resource",
+    "set_pinned_resource",
     "use_resource",
 ]
 
@@ -116,6 +117,13 @@ def get_pinned_resource(driver: Driver) -> DeviceMemoryResource:
             leaf = PinnedMemoryResource() if driver.name == "host" else PinnedMemoryResource(f"{driver.name}:0")
             _resources[place] = PoolMemoryResource(leaf)
         return _resources[place]
+
+
+def set_pinned_resource(driver: Driver, mr: DeviceMemoryResource) -> None:
+    """Let `mr` serve the pinned memory that `driver` knows as its own, for the whole process."""
+    _check(mr)
+    with _lock:
+        _resources[driver.name, _PINNED] = mr
 
 
 def _place(device: int | None, driver: Driver | None) -> _Place:
