@@ -2,12 +2,14 @@
 
 import ctypes
 import mmap
+import os
 from importlib.metadata import EntryPoint, EntryPoints
 from typing import Any
 
 import pytest
 
 import tensormem as tm
+from support.bracketed import Bracketed
 from support.opengl import needs_opengl
 from tensormem import errors
 from tensormem.gl import GlContext
@@ -52,6 +54,28 @@ class TestPersistentPbo(MemoryConformance):
 @needs_opengl
 class TestPboWithOneMap(TestPersistentPbo):
     persistent = False
+
+
+class TestShm(MemoryConformance):
+    def allocate(self, nbytes: int) -> Storage:
+        return allocate(nbytes, "shm")
+
+    def live(self) -> int | None:
+        return len(os.listdir("/proc/self/fd"))
+
+
+class TestShmThatPeersMayOnlyRead(TestShm):
+    def allocate(self, nbytes: int) -> Storage:
+        return allocate(nbytes, "shm", peers="r")
+
+
+class TestBracketedMemory(MemoryConformance):
+    """A toy with an address only while it is mapped."""
+
+    def allocate(self, nbytes: int) -> Storage:
+        if nbytes < 1:
+            raise errors.InvalidSize(nbytes)
+        return Bracketed(nbytes).storage()
 
 
 class Pages:

@@ -49,7 +49,9 @@ def ending_of(cls: type) -> int:
     return os.waitpid(child, 0)[1]
 
 
-@pytest.mark.parametrize("cls", list(core_classes()), ids=lambda cls: f"{cls.__module__.rpartition('.')[2]}.{cls.__name__}")
+@pytest.mark.parametrize(
+    "cls", list(core_classes()), ids=lambda cls: f"{cls.__module__.rpartition('.')[2]}.{cls.__name__}"
+)
 def test_an_unmade_object_never_crashes(cls: type) -> None:
     assert ending_of(cls) == 0
 

@@ -99,6 +99,7 @@ class HostDriver final : public Driver {
   // Whether virtual memory gets real 2 MiB pages; `huge_page_reason` is "" or static text saying why not (always).
   bool huge_pages_work() noexcept { return physicals_.huge_pages().work(); }
   const char* huge_page_reason() noexcept { return physicals_.huge_pages().reason(); }
+  host::HugePages& huge_pages() noexcept { return physicals_.huge_pages(); }
   void turn_off_huge_pages() noexcept { physicals_.huge_pages().turn_off(); }
   Status set_stream_limit(std::uint32_t limit) noexcept { return streams_.set_limit(limit); }
   HostCounters counters() noexcept;

@@ -22,7 +22,7 @@
 #include <thread>
 
 #include "base/align.hpp"
-#include "driver/host/fault_plan.hpp"
+#include "driver/host/os_consult.hpp"
 
 // Newer than the headers of some systems that the library is built on; the running kernel decides.
 #ifndef MADV_POPULATE_WRITE
@@ -32,19 +32,11 @@
 #define MADV_COLLAPSE 25
 #endif
 
-#define TM_CONSULT(call)                                                                      \
-  do {                                                                                        \
-    if (const int planned = fault_plan::consult(SystemCall::call); planned != 0) [[unlikely]] \
-      return planned;                                                                         \
-  } while (false)
-
 namespace tensormem::host::os {
 
 namespace {
 
 void* pointer(std::uint64_t address) { return reinterpret_cast<void*>(address); }
-
-int result(int answer) { return answer == 0 ? 0 : errno; }
 
 constexpr int kReservation = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 

@@ -52,6 +52,31 @@ int map_shared(int fd, std::uint64_t size, std::uint64_t* address) noexcept;
 // The descriptor is gone afterwards, whatever the answer: that is how Linux closes.
 int close(int fd) noexcept;
 
+// --- Files of shared memory that other processes may hold ----------------------------------------------------------
+enum class FileKind : std::uint8_t { other, shared_memory, huge_tlb, dma_buf };
+// `size`: neither shorter nor longer any more; `size_and_writes`: nor newly mapped to be written, what is mapped stays;
+// `no_more`: nobody may add another seal.
+enum class Seals : std::uint8_t { size, size_and_writes, no_more };
+struct SharedFileFacts {
+  FileKind kind = FileKind::other;
+  bool readable = false;
+  bool writable = false;
+  bool shrink_sealed = false;
+  bool write_sealed = false;
+  std::uint64_t device = 0;
+  std::uint64_t inode = 0;
+  std::uint64_t size = 0;
+  std::uint64_t granularity = 0;  // what a mapping is a multiple of
+};
+int create_shared_file(const char* name, bool huge_tlb, int* fd) noexcept;
+// The same without memfd_create: a file of /dev/shm that never has a name. It takes no seals.
+int create_nameless_file(int* fd) noexcept;
+int describe_shared_file(int fd, SharedFileFacts* facts) noexcept;
+int add_seals(int fd, Seals seals) noexcept;
+int map_shared_file(int fd, std::uint64_t size, Protection protection, std::uint64_t* address) noexcept;
+// The same file through a descriptor that cannot write; the kernel maps it to be read alone.
+int reopen_to_read(int fd, int* fresh) noexcept;
+
 // --- Between processes -------------------------------------------------------------------------------------------
 // A lock on one byte of a file belongs to the open file description and ends with it, however the process ends. EAGAIN:
 // somebody else has it.

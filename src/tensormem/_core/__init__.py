@@ -13,12 +13,14 @@ from tensormem._core import elastic as _elastic
 from tensormem._core import faults as _faults
 from tensormem._core import gpus as _gpus
 from tensormem._core import growable_buffer as _growable_buffer
+from tensormem._core import identities as _identities
 from tensormem._core import interop as _interop
 from tensormem._core import leaves as _leaves
 from tensormem._core import maps as _maps
 from tensormem._core import observers as _observers
 from tensormem._core import resources as _resources
 from tensormem._core import shared_budget as _shared_budget
+from tensormem._core import shared_memory as _shared_memory
 from tensormem._core import storages as _storages
 from tensormem._core import streams as _streams
 from tensormem._core import suballocators as _suballocators
@@ -118,6 +120,17 @@ TenantBudgets = _tenant_budgets.TenantBudgets
 Accesses = _accesses.Accesses
 Storage = _storages.Storage
 TensorMap = _maps.TensorMap
+
+SharedMemory = _shared_memory.SharedMemory
+attach_shared_memory = _shared_memory.attach_shared_memory
+create_shared_memory = _shared_memory.create_shared_memory
+describe_fd = _shared_memory.describe_fd
+storage_of_shared_memory = _shared_memory.storage_of_shared_memory
+why_no_shared_memory = _shared_memory.why_no_shared_memory
+claim_identity = _identities.claim_identity
+drop_identity = _identities.drop_identity
+live_identities = _identities.live_identities
+new_identity = _identities.new_identity
 
 Tensor = _tensors.Tensor
 empty = _tensors.empty

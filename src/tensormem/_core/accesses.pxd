@@ -3,13 +3,13 @@ from libc.stdint cimport uint64_t
 
 
 cdef class Accesses:
-    cdef object _begin  # the owner's, bound
-    cdef object _end
+    cdef object _owner
     cdef tuple _locks  # one per mode of unplanned access, held while it is begun or ended
     cdef uint64_t[2] _holders  # by whether they only read
     cdef uint64_t[2] _bases
     cdef uint64_t _unplanned
 
+    cdef object _lock(self, bint readonly)
     # Begins an access and gives the address of the first byte; `end` is the other half.
     cdef uint64_t begin(self, str mode) except? 0
     cdef int end(self, str mode) except -1
@@ -23,3 +23,5 @@ cdef class Accesses:
 
 # The accesses of memory whose owner offers the two brackets, or None.
 cdef Accesses accesses_of(object owner)
+# The same where that is known.
+cdef Accesses bracketed_by(object owner)

@@ -4,7 +4,7 @@ begin has its end, that undeclared ones share one, and how many of those there w
 
 Must not know: what an access means, or who asks for one.
 """
-import threading
+from threading import RLock
 
 cimport cython
 from cpython.exc cimport PyErr_Fetch, PyErr_Restore
@@ -21,6 +21,7 @@ cdef tuple _UNPLANNED_MODES = ("rw", "r")
 
 
 @cython.final
+@cython.freelist(16)
 @cython.no_gc_clear
 cdef class Accesses:
     """The accesses to the memory of one storage."""
@@ -28,25 +29,34 @@ cdef class Accesses:
     def __init__(self):
         raise TypeError("made by a storage whose owner has brackets")
 
+    cdef object _lock(self, bint readonly):
+        # Made when they are first needed, which for most memory is never.
+        if self._locks is None:
+            made = (RLock(), RLock())
+            with cython.critical_section(self):
+                if self._locks is None:
+                    self._locks = made
+        return self._locks[readonly]
+
     cdef uint64_t begin(self, str mode) except? 0:
         cdef uint64_t base
-        given = self._begin(mode)
+        given = self._owner.begin_access(mode)
         try:
             base = address_of(given)
             if base == 0:
                 raise errors.InvalidArgument("an access was begun and gave no address")
         except BaseException:
-            self._end(mode)
+            self._owner.end_access(mode)
             raise
         return base
 
     cdef int end(self, str mode) except -1:
-        self._end(mode)
+        self._owner.end_access(mode)
         return 0
 
     cdef uint64_t join(self, bint readonly) except? 0:
         # Whoever waits here does so for the first one's begin, which gives the address to all of them.
-        with self._locks[readonly]:
+        with self._lock(readonly):
             if self._holders[readonly] == 0:
                 self._bases[readonly] = self.begin(_UNPLANNED_MODES[readonly])
                 self._unplanned += 1
@@ -64,31 +74,30 @@ cdef class Accesses:
 
     cdef void _leave(self, bint readonly) noexcept:
         try:
-            with self._locks[readonly]:
+            with self._lock(readonly):
                 if self._holders[readonly] == 0:  # finished meanwhile
                     return
                 self._holders[readonly] -= 1
                 if self._holders[readonly] == 0:
-                    self._end(_UNPLANNED_MODES[readonly])
+                    self._owner.end_access(_UNPLANNED_MODES[readonly])
         except BaseException as error:
-            report_unraisable(error, self._end)
+            report_unraisable(error, self._owner)
 
     cdef int finish(self) except -1:
         cdef int readonly
-        for readonly in range(2):
-            with self._locks[readonly]:
+        for readonly in range(2 if self._locks is not None else 0):
+            with self._lock(readonly):
                 if self._holders[readonly]:
                     self._holders[readonly] = 0
-                    self._end(_UNPLANNED_MODES[readonly])
+                    self._owner.end_access(_UNPLANNED_MODES[readonly])
         return 0
 
 
 cdef Accesses accesses_of(object owner):
-    begin = getattr(owner, "begin_access", None)
-    if begin is None:
-        return None
+    return bracketed_by(owner) if hasattr(owner, "begin_access") else None
+
+
+cdef Accesses bracketed_by(object owner):
     cdef Accesses made = Accesses.__new__(Accesses)
-    made._begin = begin
-    made._end = owner.end_access
-    made._locks = (threading.RLock(), threading.RLock())
+    made._owner = owner
     return made

@@ -8,7 +8,7 @@ cimport cython
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint64_t
 
-from tensormem._core.accesses cimport accesses_of
+from tensormem._core.accesses cimport accesses_of, bracketed_by
 from tensormem._core.drivers cimport Driver
 from tensormem._core.native_tensor cimport next_storage_id
 from tensormem._core.resources cimport DeviceBlock
@@ -315,5 +315,24 @@ cdef Storage new_storage(uint64_t address, uint64_t nbytes, object owner, object
     made.device_type = device_type
     made.device_id = device_id
     made.host = host
+    made._readonly = readonly
+    return made
+
+
+cdef Storage new_bracketed_storage(uint64_t address, uint64_t nbytes, object owner, object space, object memory,
+                                   Driver driver, bint readonly, uint64_t id):
+    cdef Storage made = Storage.__new__(Storage)
+    made.address = address
+    made.capacity = nbytes
+    made._id = id
+    made._owner = owner
+    made._calls_release = True
+    made.accesses = bracketed_by(owner)
+    made.space = space
+    made.memory = memory
+    made.reason = ""
+    made.driver = driver
+    made.device_type = 1
+    made.host = True
     made._readonly = readonly
     return made

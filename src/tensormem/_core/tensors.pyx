@@ -442,6 +442,14 @@ cdef class Tensor:
         _above.fill(self, value)
         return self
 
+    def clone_fd(self, *, readonly=False, trust=False):
+        """A new descriptor of the memory, for another process; the caller closes it. `NotSupported` if there is none.
+
+        It is the whole storage: send shape, strides and offset along. With `readonly`, and always of a read-only
+        tensor, nobody can write by it. `trust` allows memory that could not be sealed.
+        """
+        return _above.clone_fd(self, readonly, trust)
+
     def numpy(self):
         """A NumPy array over the same bytes; `CrossSpaceError` where the CPU cannot reach them."""
         return _above.numpy(self)

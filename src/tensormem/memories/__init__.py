@@ -1,7 +1,8 @@
 """Owns: kinds of tensor memory, and the storages made of them.
 
 `TensorMemory` is the value that names a kind; each kind is one file that can make a `Storage` and say why it cannot.
-Reads from low to high: kinds, maps, storage, mem, registry, availability, choice. Must not know: tensors.
+Reads from low to high: kinds, maps, storage, mem, registry, availability, choice, descriptors;
+processes and shm are imported when shared memory is first asked for. Must not know: tensors.
 """
 
 from tensormem.memories.availability import Availability, is_available

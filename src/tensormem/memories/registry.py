@@ -27,10 +27,11 @@ GROUP = "tensormem.memories"
 MemoryProvider = Callable[..., Storage]
 """What makes storages of one kind: called with a size, a space and options; raises `MemoryUnavailable` if it cannot."""
 
-_providers: dict[TensorMemory, MemoryProvider] = {TensorMemory.MEM: mem.allocate}
+_providers: dict[str, MemoryProvider] = {TensorMemory.MEM: mem.allocate}
 # Kinds of ours: the module whose `allocate` is the provider, and whose `why_not`, if it has one, says what is missing.
-_BUILT_IN: dict[TensorMemory, str] = {
+_BUILT_IN: dict[str, str] = {
     TensorMemory.PBO: "tensormem.memories.pbo",
+    TensorMemory.SHM: "tensormem.memories.shm",
 }
 
 
@@ -63,7 +64,7 @@ def providers() -> list[TensorMemory]:
     """The kinds that can be asked for, those of installed packages included."""
     for kind in [*_BUILT_IN, *(point.name for point in entry_points(group=GROUP))]:
         _introduce(kind)
-    return sorted(_providers)
+    return sorted(TensorMemory(kind) for kind in list(_providers))
 
 
 def allocate(
@@ -98,8 +99,11 @@ def find_provider(memory: TensorMemory | str) -> MemoryProvider:
     >>> find_provider("mem") is mem.allocate
     True
     """
+    provider = _providers.get(memory)
+    if provider is not None:
+        return provider
     kind = memory if isinstance(memory, TensorMemory) else _named(memory)
-    provider = _providers.get(kind) or _introduce(kind)
+    provider = _introduce(kind)
     if provider is None:
         raise errors.MemoryUnavailable(str(kind), "nothing here makes it")
     return provider
@@ -116,12 +120,11 @@ def _named(text: str) -> TensorMemory:
 
 def _introduce(kind: str) -> MemoryProvider | None:
     """The provider of a kind of ours, or the one that an installed package offers under this name."""
-    known = _providers.get(TensorMemory(kind)) if kind in list(_providers) else None
+    known = _providers.get(kind)
     if known is not None:
         return known
     if kind in _BUILT_IN:
-        named = TensorMemory(kind)
-        return _providers.setdefault(named, import_module(_BUILT_IN[named]).allocate)
+        return _providers.setdefault(TensorMemory(kind), import_module(_BUILT_IN[kind]).allocate)
     for point in entry_points(group=GROUP, name=str(kind)):
         named = TensorMemory.introduce(point.name)
         return _providers.setdefault(named, point.load())

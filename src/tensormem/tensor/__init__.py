@@ -2,7 +2,8 @@
 
 A tensor is a description of bytes: storage, element type, shape, strides, offset. There is no arithmetic; other
 libraries see the same bytes by DLPack, the buffer protocol or an array interface. The class is compiled; what it cannot
-do alone is installed here. Reads from low to high: values, making, text, pickling, places, hooks.
+do alone is installed here. Reads from low to high: values, making, descriptors, text,
+pickling, places, hooks.
 """
 
 from tensormem._core import Tensor, empty, from_dlpack, install_dlpack, install_tensors
@@ -11,6 +12,7 @@ from tensormem.memories import TensorMemory
 from tensormem.mr import current
 from tensormem.spaces import main
 from tensormem.tensor import hooks
+from tensormem.tensor.descriptors import from_fd
 from tensormem.tensor.making import from_buffer, from_file, from_numpy, from_pointer, full, wrap, zeros
 
 __all__ = [
@@ -19,6 +21,7 @@ __all__ = [
     "empty",
     "from_buffer",
     "from_dlpack",
+    "from_fd",
     "from_file",
     "from_numpy",
     "from_pointer",

@@ -17,6 +17,7 @@ from tensormem.memories.mem import place_of
 from tensormem.memories.registry import allocate as allocate_kind
 from tensormem.mr import get_current_device_resource
 from tensormem.spaces import LogicalMemorySpace, main
+from tensormem.tensor.descriptors import clone_fd
 from tensormem.tensor.pickling import reduce
 from tensormem.tensor.places import describe_place, foreign_place
 from tensormem.tensor.text import html, text
@@ -25,6 +26,7 @@ from tensormem.tensor.values import encode, nested
 __all__ = [
     "allocate",
     "clone",
+    "clone_fd",
     "copy_into",
     "current_resource",
     "device_numbers",

@@ -12,7 +12,7 @@ Must not know: any particular kind.
 import copy
 import gc
 import pickle
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 
@@ -24,7 +24,7 @@ __all__ = ["MemoryConformance"]
 
 
 class MemoryConformance:
-    """What every kind of memory that the CPU reaches promises. Subclass it, and say in `allocate` how one is made."""
+    """What every kind of memory that the CPU can map promises. Subclass it, and say in `allocate` how one is made."""
 
     def allocate(self, nbytes: int) -> Storage:
         """A fresh storage of `nbytes`."""
@@ -77,6 +77,61 @@ class MemoryConformance:
         storage.close()
         with pytest.raises(errors.UseAfterFree):
             Tensor(storage, "uint8", 16)
+
+    def test_what_is_written_in_one_map_is_read_in_the_next(self) -> None:
+        tensor = Tensor(self.allocate(24), "uint16", (3, 4))
+        with tensor.map("w") as mapped, memoryview(mapped) as view:
+            assert view.shape == (3, 4) and not view.readonly and mapped.mapped
+            for row, column in product(range(3), range(4)):
+                view[row, column] = 10 * row + column
+        with tensor.T[1].map("r") as mapped, memoryview(mapped) as view:
+            assert view.tolist() == [1, 11, 21]
+        with tensor.map("rw") as mapped, memoryview(mapped) as view:
+            view[2, 3] += 1
+        assert tensor[2].tolist() == [20, 21, 22, 24]
+
+    def test_what_a_write_map_does_not_write_stays(self) -> None:
+        tensor = Tensor(self.allocate(8), "uint8", 8).fill_(5)
+        with tensor[2:4].map("w") as mapped, memoryview(mapped) as view:
+            view[0] = 9
+        assert tensor.tolist() == [5, 5, 9, 5, 5, 5, 5, 5]
+
+    def test_a_read_map_cannot_be_written_through(self) -> None:
+        storage = self.allocate(16)
+        with storage.map("r") as mapped, memoryview(mapped) as view:
+            assert mapped.readonly and view.readonly
+            with pytest.raises(TypeError):
+                view[0] = 1
+        with pytest.raises(errors.InvalidArgument):
+            Tensor(storage, "uint8", 16).as_readonly().map("w")
+
+    def test_unmapping_twice_is_once_and_an_array_of_a_map_holds_it(self) -> None:
+        storage = self.allocate(16)
+        mapped = storage.map("rw")
+        view = memoryview(mapped)
+        for refused in (mapped.unmap, storage.close):
+            with pytest.raises(BufferError):
+                refused()
+        view[3] = 7
+        view.release()
+        mapped.unmap()
+        mapped.unmap()
+        with pytest.raises(BufferError):
+            memoryview(mapped)
+        assert Tensor(storage, "uint8", 16)[3].item() == 7
+        storage.close()
+
+    def test_an_error_inside_a_map_ends_it(self) -> None:
+        storage = self.allocate(16)
+        with pytest.raises(KeyError), storage.map("rw"):
+            raise KeyError
+        storage.close()
+
+    def test_accesses_without_a_map_are_counted_where_the_owner_is_told(self) -> None:
+        storage = self.allocate(16)
+        assert storage.unplanned_accesses == 0
+        memoryview(Tensor(storage, "uint8", 16)).release()
+        assert storage.unplanned_accesses == (1 if storage.bracketed else 0)
 
     def test_nothing_stays_behind(self) -> None:
         before = self.live()

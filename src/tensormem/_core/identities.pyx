@@ -1,0 +1,47 @@
+# cython: language_level=3, freethreading_compatible=True
+"""Owns: which file behind memory has which identity in this process: whoever maps the same file, by whatever
+descriptor, gets the same number as long as one of them lives, and no number comes twice.
+
+Must not know: what kind of memory it is.
+"""
+import threading
+
+from tensormem._core.native_tensor cimport next_storage_id
+
+from tensormem import errors
+
+# By (st_dev, st_ino): the number, and how many hold it. The file cannot go, and its inode not be given to another, as
+# long as one of them does.
+cdef dict _live = {}
+cdef object _lock = threading.RLock()  # a holder may be dropped by the garbage collector in the middle of this
+
+
+def new_identity():
+    """A number that no memory of this process has had."""
+    return next_storage_id()
+
+
+def claim_identity(file, identity=None):
+    """The number of the memory behind `file`, its (st_dev, st_ino): that of a live holder, else `identity` or a new one."""
+    with _lock:
+        entry = _live.get(file)
+        if entry is None:
+            entry = _live[file] = [next_storage_id() if identity is None else identity, 0]
+        (<list>entry)[1] += 1
+        return (<list>entry)[0]
+
+
+def drop_identity(file):
+    """Take one `claim_identity` back."""
+    with _lock:
+        entry = _live.get(file)
+        if entry is None:
+            raise errors.InternalError(f"nobody holds the memory behind file {file}")
+        (<list>entry)[1] -= 1
+        if (<list>entry)[1] == 0:
+            del _live[file]
+
+
+def live_identities():
+    """How many files have an identity now."""
+    return len(_live)

@@ -1,0 +1,78 @@
+"""Owns: how tensors of shared memory travel through `multiprocessing`: as a descriptor, without a copy.
+
+Only there: a plain pickle may go to a file or another machine, and copies the bytes. A tensor of other memory is copied
+here too. Must not know: which kinds can be shared; their owners offer a descriptor or do not.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from multiprocessing import context, util
+from multiprocessing.reduction import DupFd, ForkingPickler
+from typing import Any, Protocol
+
+from tensormem._core import Tensor
+from tensormem.dtypes import DType
+
+__all__ = ["install"]
+
+
+class _Detachable(Protocol):
+    def detach(self) -> int: ...
+
+
+def install() -> None:
+    """Let `multiprocessing` send tensors so, from now on."""
+    ForkingPickler.register(Tensor, _reduce)
+
+
+def _reduce(tensor: Tensor) -> Any:
+    if not hasattr(tensor.storage.owner, "export_fd"):
+        return tensor.__reduce_ex__(pickle.DEFAULT_PROTOCOL)
+    return _rebuild, (_sent(tensor), tensor.storage.nbytes, tensor.dtype, tensor.shape, *_layout(tensor))
+
+
+def _layout(tensor: Tensor) -> tuple[tuple[int, ...], int, bool]:
+    return tensor.strides, tensor.offset, tensor.readonly
+
+
+def _sent(tensor: Tensor) -> Any:
+    from tensormem.memories.descriptors import export_fd
+
+    tensor.wait()
+    # The processes of one program trust each other, also where the memory cannot be sealed.
+    unsealed = getattr(tensor.storage.owner, "sealed", True) is False
+    fd = export_fd(tensor.storage, readonly=tensor.readonly and _reads_only(tensor), trust=unsealed)
+    child = context.get_spawning_popen()
+    if child is not None:
+        # The descriptor is inherited when the child starts, which is later: it is the child's record that closes it.
+        util.Finalize(child, os.close, (fd,), exitpriority=0)
+        return DupFd(fd)
+    try:
+        return DupFd(fd)
+    finally:
+        os.close(fd)
+
+
+def _reads_only(tensor: Tensor) -> bool:
+    return hasattr(tensor.storage.owner, "export_readonly_fd")
+
+
+def _rebuild(
+    descriptor: _Detachable,
+    nbytes: int,
+    dtype: DType,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    offset: int,
+    readonly: bool,
+) -> Tensor:
+    from tensormem.memories.descriptors import storage_from_fd
+
+    fd = descriptor.detach()
+    try:
+        storage = storage_from_fd(fd, nbytes, readonly=readonly, trust=True)
+    finally:
+        os.close(fd)
+    return Tensor(storage, dtype, shape, strides=strides, offset=offset)
