@@ -21,7 +21,18 @@ def _do_not_walk_what_stays() -> None:
 def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
     # A skip is reported as (path, line, "Skipped: why").
     why = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-    return f"{report.nodeid}: {why.removeprefix('Skipped: ')}"
+    return why.removeprefix("Skipped: ")
+
+
+def _skips(reports: list[pytest.TestReport | pytest.CollectReport]) -> list[str]:
+    """One line each; tests of one file that were skipped for one reason share a line."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for report in reports:
+        groups.setdefault((report.nodeid.split("::")[0], _reason(report)), []).append(report.nodeid)
+    return [
+        f"{nodeids[0] if len(nodeids) == 1 else f'{file} ({len(nodeids)} tests)'}: {why}"
+        for (file, why), nodeids in groups.items()
+    ]
 
 
 def could_not_run(config: pytest.Config) -> list[str]:
@@ -29,7 +40,7 @@ def could_not_run(config: pytest.Config) -> list[str]:
     skipped = reporter.stats.get("skipped", []) if reporter else []
     file = Path(os.environ.get("COULD_NOT_RUN", os.devnull))
     earlier = file.read_text().splitlines() if file.exists() else []
-    return [*earlier, *(_reason(report) for report in skipped)]
+    return [*earlier, *_skips(skipped)]
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

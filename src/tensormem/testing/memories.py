@@ -39,8 +39,9 @@ class MemoryConformance:
         storage = self.allocate(nbytes)
         assert storage.nbytes >= nbytes and storage.mappable and not storage.readonly
         view = memoryview(Tensor(storage, "uint8", nbytes))
-        view[:] = bytes(index % 251 for index in range(nbytes))
-        assert bytes(view) == bytes(index % 251 for index in range(nbytes))
+        pattern = (bytes(range(251)) * (nbytes // 251 + 1))[:nbytes]
+        view[:] = pattern
+        assert bytes(view) == pattern
 
     def test_it_says_where_and_what_it_is(self) -> None:
         storage = self.allocate(64)

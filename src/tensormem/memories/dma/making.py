@@ -1,0 +1,136 @@
+"""Owns: storages of kind `dma`: allocated from a heap or by udmabuf, or imported by descriptor.
+
+An explicit choice of a heap is kept or refused; without one, the first that works is taken and the reason says which.
+Must not know: tensors.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+from functools import partial
+from operator import index
+from typing import SupportsIndex
+
+from tensormem import errors
+from tensormem._core import Storage, host_driver
+from tensormem.memories.dma import heaps, ioctls, names, udmabuf
+from tensormem.memories.dma.availability import why_not
+from tensormem.memories.dma.buffer import DmaBuffer
+from tensormem.memories.dma.descriptor import Descriptor
+from tensormem.memories.dma.identities import Identities
+from tensormem.memories.kinds import TensorMemory
+from tensormem.spaces import LogicalMemorySpace, main
+from tensormem.units import parse_size
+
+__all__ = ["allocate", "from_fd", "why_not"]
+
+UDMABUF = "udmabuf"
+"""What `heap` is called to ask for memory of udmabuf."""
+
+_identities = Identities()
+
+
+def allocate(
+    nbytes: SupportsIndex | str,
+    space: LogicalMemorySpace = main,
+    *,
+    heap: str | None = None,
+    name: str | None = None,
+    alignment: SupportsIndex | None = None,
+    stream: object = None,
+    tag: str | None = None,
+) -> Storage:
+    """A storage of a new DMA-BUF, zeroed. `heap` is one of `list_heaps()` or "udmabuf"; `name` is for debugging.
+
+    Without a name it is called by its `tag`, as far as that goes. The memory is there at once, whatever the `stream`.
+
+    >>> if why_not() is None:
+    ...     assert allocate(64).nbytes == 64
+    """
+    size = parse_size(nbytes)
+    if size == 0:
+        raise errors.InvalidSize(nbytes, what="a DMA-BUF has at least one byte")
+    if space is not main:
+        raise errors.MemoryUnavailable("dma", f"a DMA-BUF is in main memory, and {space} was asked for")
+    _check_alignment(alignment)
+    if name is not None:
+        names.check_name(name)
+    fd, reason = _new_descriptor(size, heap)
+    return _storage(DmaBuffer(fd), size, reason, name or names.shortened(tag))
+
+
+def from_fd(fd: SupportsIndex, nbytes: SupportsIndex | str | None = None, readonly: bool = False) -> Storage:
+    """A storage over a DMA-BUF that somebody else made: a camera, a video decoder, another process. No copy.
+
+    A duplicate of the descriptor is taken; the caller keeps his. The first `nbytes` of it are used, or all. What is no
+    DMA-BUF, too small, or may only be read without `readonly=True`, is refused.
+    """
+    facts = Descriptor.inspect(fd)
+    size = facts.nbytes if nbytes is None else parse_size(nbytes)
+    if not 0 < size <= facts.nbytes:
+        raise errors.InvalidSize(nbytes, what=f"the DMA-BUF has {facts.nbytes} bytes")
+    try:
+        mine = fcntl.fcntl(facts.fd, fcntl.F_DUPFD_CLOEXEC, 0)
+    except OSError as refused:
+        raise ioctls.failure(refused, f"dup of descriptor {facts.fd}") from None
+    return _storage(DmaBuffer(mine, readonly=readonly), size, "imported by descriptor")
+
+
+def _check_alignment(alignment: SupportsIndex | None) -> None:
+    wanted = 1 if alignment is None else index(alignment)
+    if not (0 < wanted <= mmap.PAGESIZE and wanted & (wanted - 1) == 0):
+        raise errors.InvalidAlignment(alignment, what=f"a DMA-BUF begins with a page, of {mmap.PAGESIZE} bytes")
+
+
+def _storage(buffer: DmaBuffer, nbytes: int, reason: str, name: str | None = None) -> Storage:
+    def build(known: int | None) -> Storage:
+        return Storage(
+            buffer.address,
+            nbytes,
+            owner=buffer,
+            space=main,
+            memory=TensorMemory.DMA,
+            device=(1, 0),
+            driver=host_driver(),
+            readonly=buffer.readonly,
+            id=known,
+            reason=reason,
+        )
+
+    try:
+        if name is not None:
+            buffer.set_name(name)
+        storage = _identities.make(buffer.identity, build)
+    except BaseException:
+        buffer.release()
+        raise
+    buffer.when_released = partial(_identities.drop, buffer.identity)
+    return storage
+
+
+def _new_descriptor(nbytes: int, heap: str | None) -> tuple[int, str]:
+    if heap is not None:
+        return _from(heap, nbytes), f"{_title(heap)} was asked for"
+    refused: list[str] = []
+    for choice in [*heaps.preferred_heaps(), UDMABUF]:
+        try:
+            return _from(choice, nbytes), "; ".join([f"{_title(choice)} is the first that works here", *refused])
+        except errors.MemoryUnavailable as missing:
+            refused.append(missing.reason)
+        except errors.OutOfMemory as full:
+            refused.append(str(full))
+        except errors.DriverError as failed:
+            if failed.code != errno.ENOMEM:  # a heap may be full and the next one not; all else is the same there
+                raise
+            refused.append(str(failed))
+    raise errors.MemoryUnavailable("dma", why_not() or "; ".join(refused))
+
+
+def _from(heap: str, nbytes: int) -> int:
+    return udmabuf.allocate_udmabuf(nbytes) if heap == UDMABUF else heaps.allocate_from_heap(heap, nbytes)
+
+
+def _title(heap: str) -> str:
+    return heap if heap == UDMABUF else f"heap {heap}"

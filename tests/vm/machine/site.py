@@ -1,0 +1,59 @@
+"""Owns: what Python in the virtual machine needs of the host: an installed tensormem, and the folders to share.
+
+Must not know: which tests run there.
+"""
+
+import compileall
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from vm.machine.means import CACHE, MissingMeans, run
+from vm.machine.ramdisk import Share
+
+ROOT = Path(__file__).resolve().parents[3]
+_LOADER = Path("/lib64/ld-linux-x86-64.so.2")
+
+
+def install() -> Path:
+    """A fresh installation of the editable build, as a folder for PYTHONPATH: the guest cannot rebuild anything."""
+    folder = CACHE / "site"
+    shutil.rmtree(folder, ignore_errors=True)
+    tools = str(Path(sys.executable).parent)
+    run(
+        sys.executable,
+        *("-m", "mesonbuild.mesonmain", "install", "-C", "build", "--quiet", "--destdir", folder),
+        cwd=ROOT,
+        path=tools,
+        time_limit=1200,
+    )
+    for found in folder.rglob("tensormem/__init__.py"):
+        compileall.compile_dir(found.parent, quiet=2)
+        return found.parent.parent
+    raise MissingMeans("the build of the project installs no Python package; has `make test` made it?")
+
+
+def shares() -> list[Share]:
+    """The project with its environment, the interpreter's prefix, and the C library: what Python is made of."""
+    library = _LOADER.resolve().parent
+    folders = {ROOT, Path(sys.base_prefix).resolve(), library}
+    apart = [one for one in folders if not any(one != other and one.is_relative_to(other) for other in folders)]
+    return [Share(folder, folder) for folder in sorted(apart)]
+
+
+def links() -> dict[str, str]:
+    """Where the loader of programs is looked for, whatever folder it is really in."""
+    found = {str(_LOADER).lstrip("/"): str(_LOADER.resolve())}
+    if os.path.islink("/lib"):
+        found["lib"] = os.readlink("/lib")
+    return found
+
+
+def python_command(site: Path) -> str:
+    """A line of shell that starts the interpreter with the environment's packages, and without its start-up hooks."""
+    packages = [path for path in sys.path if path.endswith("site-packages")]
+    search = os.pathsep.join([str(site), *packages, str(ROOT / "tests")])
+    executable = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
+    variables = f"HOME=/tmp PATH=/bin PYTHONPATH={search} PYTHONDONTWRITEBYTECODE=1 INSIDE_THE_MACHINE=1"
+    return f"env -i {variables} {executable} -S"
