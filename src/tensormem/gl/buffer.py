@@ -12,6 +12,7 @@ from typing import Final
 
 from tensormem import errors
 from tensormem.gl import constants as c
+from tensormem.gl.calls import ALLOCATING
 from tensormem.gl.context import GlContext
 from tensormem.gl.fence import GlFence
 
@@ -142,45 +143,55 @@ class PixelBuffer:
 
     def _make(self) -> None:
         calls = self.context.calls
-        with calls.borrowed():
+        with calls.borrowed(ALLOCATING):
             self.name = calls.new("glGenBuffers")
             self.context.buffers.add(self.name)
             calls("glBindBuffer", _TARGET, self.name)
             if self.persistent:
                 flags = _STAYING | c.GL_DYNAMIC_STORAGE_BIT
                 calls(self.context.storage_call or "", _TARGET, self.nbytes, None, flags)
-                self.address = self._range(_STAYING)
-                self.context.site.held.add(self.name)
+                self._reach(calls("glMapBufferRange", _TARGET, 0, self.nbytes, _STAYING))
             else:
                 calls("glBufferData", _TARGET, self.nbytes, None, _USAGES[self.usage])
             calls("glBindBuffer", _TARGET, 0)
 
     def _map(self, mode: str) -> None:
         calls = self.context.calls
+        calls.settle()
         self._check_exists()
-        with calls.borrowed():
+        if self.context.has_named_maps:
+            self._reach(calls("glMapNamedBufferRange", self.name, 0, self.nbytes, _BITS[mode]))
+            return
+        with calls.borrowed(ALLOCATING):
             calls("glBindBuffer", _TARGET, self.name)
-            self.address = self._range(_BITS[mode])
-            self.context.site.held.add(self.name)
+            self._reach(calls("glMapBufferRange", _TARGET, 0, self.nbytes, _BITS[mode]))
             calls("glBindBuffer", _TARGET, 0)
 
-    def _range(self, bits: int) -> int:
-        address = self.context.calls("glMapBufferRange", _TARGET, 0, self.nbytes, bits)
+    def _reach(self, address: int | None) -> None:
         if not address:
             raise errors.DriverError(0, "NULL", "no address and no error were given", "glMapBufferRange", "gl")
-        return int(address)
+        self.address = address
+        self.context.site.held.add(self.name)
 
     def _unmap(self) -> None:
-        calls = self.context.calls
         try:
-            with calls.borrowed():
-                calls("glBindBuffer", _TARGET, self.name)
-                intact = calls("glUnmapBuffer", _TARGET)
-                calls("glBindBuffer", _TARGET, 0)
+            intact = self._unmap_by_name() if self.context.has_named_maps else self._unmap_bound()
         finally:
             self._forget()
         if not intact:
             raise errors.DriverError(0, "GL_FALSE", "the contents were lost while mapped", "glUnmapBuffer", "gl")
+
+    def _unmap_by_name(self) -> bool:
+        self.context.calls.settle()
+        return bool(self.context.calls("glUnmapNamedBuffer", self.name))
+
+    def _unmap_bound(self) -> bool:
+        calls = self.context.calls
+        with calls.borrowed(ALLOCATING):
+            calls("glBindBuffer", _TARGET, self.name)
+            intact = calls("glUnmapBuffer", _TARGET)
+            calls("glBindBuffer", _TARGET, 0)
+        return bool(intact)
 
     def _abandon(self) -> None:
         """A map did not come about, or came about for somebody who was interrupted."""

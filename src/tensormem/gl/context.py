@@ -107,6 +107,11 @@ class GlContext:
         return "glBufferStorageEXT" if "GL_EXT_buffer_storage" in self.extensions else None
 
     @property
+    def has_named_maps(self) -> bool:
+        """Whether buffers can be mapped without binding them."""
+        return self.api == "gl" and (self.version >= (4, 5) or "GL_ARB_direct_state_access" in self.extensions)
+
+    @property
     def site(self) -> CallSite:
         """Where the calls run."""
         return self._site
