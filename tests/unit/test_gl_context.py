@@ -155,6 +155,22 @@ def test_an_adopted_context_is_used_on_its_thread_only() -> None:
         context.finish()
 
 
+def test_a_context_that_moves_to_another_thread_is_used_there() -> None:
+    with foreign_context() as foreign:
+        context = GlContext.current()
+        foreign.release_current()
+
+        def elsewhere() -> object:
+            foreign.make_current()
+            try:
+                context.finish()
+                return GlContext.current()
+            finally:
+                foreign.release_current()
+
+        assert in_another_thread(elsewhere) is context
+
+
 def test_an_adopted_context_finds_its_state_as_it_was() -> None:
     from OpenGL import GL
 
@@ -179,6 +195,9 @@ def test_errors_that_the_owner_of_a_context_left_are_told_and_are_not_ours() -> 
         library().glBindBuffer(1, 1)
         PixelBuffer(64, context, persistent=False).release()
         assert context.calls.found_errors == ["GL_INVALID_ENUM"]
+        library().glBindBuffer(1, 1)
+        GlFence(context).wait()
+        assert context.calls.found_errors == ["GL_INVALID_ENUM"] * 2
 
 
 def test_a_destroyed_context_is_noticed_and_what_is_mapped_stays() -> None:

@@ -89,8 +89,6 @@ class PixelBuffer:
             self.context.site.call_last(self._unmap)
         except errors.PboDisconnected:
             self._forget()
-        if self.mapped and self.context.gone is not None:
-            self._forget()
 
     def release(self) -> None:
         """Delete the buffer, on the thread of its context; once."""
@@ -157,7 +155,6 @@ class PixelBuffer:
 
     def _map(self, mode: str) -> None:
         calls = self.context.calls
-        calls.settle()
         self._check_exists()
         if self.context.has_named_maps:
             self._reach(calls("glMapNamedBufferRange", self.name, 0, self.nbytes, _BITS[mode]))
@@ -175,15 +172,14 @@ class PixelBuffer:
 
     def _unmap(self) -> None:
         try:
-            intact = self._unmap_by_name() if self.context.has_named_maps else self._unmap_bound()
+            if self.context.has_named_maps:
+                intact = bool(self.context.calls("glUnmapNamedBuffer", self.name))
+            else:
+                intact = self._unmap_bound()
         finally:
             self._forget()
         if not intact:
             raise errors.DriverError(0, "GL_FALSE", "the contents were lost while mapped", "glUnmapBuffer", "gl")
-
-    def _unmap_by_name(self) -> bool:
-        self.context.calls.settle()
-        return bool(self.context.calls("glUnmapNamedBuffer", self.name))
 
     def _unmap_bound(self) -> bool:
         calls = self.context.calls

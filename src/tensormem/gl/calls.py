@@ -15,7 +15,7 @@ from tensormem import errors
 from tensormem.gl import constants as c
 from tensormem.gl.library import GlLibrary, gl_failure
 
-__all__ = ["ALLOCATING", "PACKING", "UNPACKING", "GlCalls"]
+__all__ = ["GlCalls"]
 
 # What an operation touches, and what belongs to the caller in his own context: (how to ask, how to set, for what).
 _State = tuple[int, str, int]
@@ -56,7 +56,9 @@ class GlCalls:
         """Errors that the owner of the context had not asked for when we came; asking clears them."""
 
     def __call__(self, name: str, *arguments: Any) -> Any:
-        """Call it; an error of OpenGL is raised under its name."""
+        """Call it; an error of OpenGL is raised under its name. One that the owner of the context left is not ours."""
+        if self._foreign:
+            self.found_errors += self._clear()
         result = getattr(self._gl, name)(*arguments)
         code = self._gl.glGetError()
         if code != c.GL_NO_ERROR:
@@ -92,7 +94,6 @@ class GlCalls:
         if not self._foreign:
             yield
             return
-        self.found_errors += self._clear()
         before = [(setter, target, self.integer(question)) for question, setter, target in touched]
         for _, target, value in before:
             if target in _SKIPS and value:
@@ -102,11 +103,6 @@ class GlCalls:
         finally:
             for setter, target, value in before:
                 self(setter, target, value)
-
-    def settle(self) -> None:
-        """In somebody else's context, look for the errors that he left, so that they are not taken for ours."""
-        if self._foreign:
-            self.found_errors += self._clear()
 
     def _clear(self) -> list[str]:
         found: list[str] = []
