@@ -10,7 +10,7 @@ import pytest
 from support.opengl import ForeignContext, foreign_context, needs_opengl
 from tensormem import errors
 from tensormem.gl import GlContext, GlFence, GlLibrary, PixelBuffer, Texture, library, why_not
-from tensormem.gl.display import display, make_context
+from tensormem.gl.display import candidates, display, make_context, open_display
 from tensormem.gl.own_thread import OwnThread
 
 pytestmark = needs_opengl
@@ -132,6 +132,15 @@ def test_what_is_posted_and_fails_is_told_like_the_end_of_a_thread(monkeypatch: 
         context.site.post(lambda: 1 // 0)
         context.drain()
     assert told == [ZeroDivisionError]
+
+
+def test_every_platform_without_a_screen_that_is_offered_makes_contexts() -> None:
+    platforms = list(candidates(library()))
+    assert platforms
+    for platform, native in platforms:
+        opened = open_display(library(), platform, native)
+        context = make_context(library(), opened, "gl", (3, 3), None)
+        assert library().eglDestroyContext(opened, context)
 
 
 # ---- The caller's context ----

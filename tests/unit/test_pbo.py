@@ -190,6 +190,22 @@ def test_what_cannot_be_asked_for_is_refused() -> None:
         allocate(64, "pbo", context=context)
 
 
+def test_an_older_opengl_maps_and_unmaps_and_has_nothing_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = frame()
+    with GlContext("gl") as context:
+        monkeypatch.setattr(context, "version", (3, 3))
+        monkeypatch.setattr(context, "extensions", frozenset())
+        with pytest.raises(errors.MemoryUnavailable, match="persistent=False"):
+            allocate(64, "pbo", context=context, persistent=True)
+        storage = allocate(sent.nbytes, "pbo", context=context)
+        assert not storage.host_accessible
+        tensor = tm.Tensor(storage, "uint8", sent.shape)
+        with library().logged() as calls:
+            tensor.copy_(tm.from_numpy(sent))
+            assert np.array_equal(tensor.numpy(), sent)
+        assert calls.count("glMapBufferRange") == calls.count("glUnmapBuffer") == 2
+
+
 def test_the_kind_is_there_and_is_used_by_name() -> None:
     assert is_available("pbo")
     tensor = tm.full((3, 4), 7, "int16", memory="pbo")

@@ -110,11 +110,18 @@ class PixelBuffer:
 
     def mark_read(self) -> None:
         """OpenGL was just told to read the bytes: whoever writes them next waits for that."""
-        self._last_read = GlFence(self.context)
+        self._last_read = self._fence()
 
     def mark_written(self) -> None:
         """OpenGL was just told to write the bytes: whoever touches them next waits for that."""
-        self._last_write = GlFence(self.context)
+        self._last_write = self._fence()
+
+    def _fence(self) -> GlFence | None:
+        try:
+            return GlFence(self.context)
+        except errors.DriverError:  # what cannot be asked later has to be over now
+            self.context.calls("glFinish")
+            return None
 
     @property
     def busy(self) -> bool:

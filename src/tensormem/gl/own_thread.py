@@ -67,12 +67,13 @@ class _Job:
                 self._done.acquire()
             except BaseException as raised:
                 interrupt = raised
-        error, self._error = self._error, None
-        if interrupt is not None:
-            raise interrupt
-        if error is not None:
-            raise error
-        return self._result
+        error, self._error = interrupt or self._error, None
+        try:
+            if error is not None:
+                raise error
+            return self._result
+        finally:
+            del error, interrupt  # or the error would hold this frame, which holds the error
 
 
 class OwnThread:

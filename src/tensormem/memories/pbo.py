@@ -76,3 +76,5 @@ def _default_context() -> GlContext:
         return GlContext.default()
     except errors.DriverUnavailable as missing:
         raise errors.MemoryUnavailable("pbo", missing.reason) from None
+    except errors.DriverError as failed:
+        raise errors.MemoryUnavailable("pbo", str(failed)) from failed
