@@ -18,6 +18,16 @@ def _do_not_walk_what_stays() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="session")
+def opengl() -> None:
+    """Skips a test where OpenGL does not run, and says why."""
+    from tensormem.gl import why_not
+
+    reason = why_not()
+    if reason is not None:
+        pytest.skip(f"OpenGL: {reason}")
+
+
 def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
     # A skip is reported as (path, line, "Skipped: why").
     why = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)

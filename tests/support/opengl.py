@@ -1,4 +1,4 @@
-"""Owns: whether OpenGL runs here, and a context that somebody else than tensormem made and made current."""
+"""Owns: asking for OpenGL in a test, and a context that somebody else than tensormem made and made current."""
 
 import ctypes
 import os
@@ -7,12 +7,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from tensormem.gl import why_not
-
 # PyOpenGL decides when it is imported which library it speaks to.
 os.environ.setdefault("PYOPENGL_PLATFORM", "egl")
 
-needs_opengl = pytest.mark.skipif(why_not() is not None, reason=f"OpenGL: {why_not()}")
+# The fixture is in conftest.py: OpenGL is started by the first test that asks for it, not by collecting.
+needs_opengl = pytest.mark.usefixtures("opengl")
 
 
 class ForeignContext:

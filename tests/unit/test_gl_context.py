@@ -10,7 +10,7 @@ import pytest
 from support.opengl import ForeignContext, foreign_context, needs_opengl
 from tensormem import errors
 from tensormem.gl import GlContext, GlFence, GlLibrary, PixelBuffer, Texture, library, why_not
-from tensormem.gl.display import display, make_context
+from tensormem.gl.display import candidates, display, make_context, open_display
 from tensormem.gl.own_thread import OwnThread
 
 pytestmark = needs_opengl
@@ -134,6 +134,15 @@ def test_what_is_posted_and_fails_is_told_like_the_end_of_a_thread(monkeypatch: 
     assert told == [ZeroDivisionError]
 
 
+def test_every_platform_without_a_screen_that_is_offered_makes_contexts() -> None:
+    platforms = list(candidates(library()))
+    assert platforms
+    for platform, native in platforms:
+        opened = open_display(library(), platform, native)
+        context = make_context(library(), opened, "gl", (3, 3), None)
+        assert library().eglDestroyContext(opened, context)
+
+
 # ---- The caller's context ----
 
 
@@ -153,6 +162,22 @@ def test_an_adopted_context_is_used_on_its_thread_only() -> None:
             context.finish()
         foreign.make_current()
         context.finish()
+
+
+def test_a_context_that_moves_to_another_thread_is_used_there() -> None:
+    with foreign_context() as foreign:
+        context = GlContext.current()
+        foreign.release_current()
+
+        def elsewhere() -> object:
+            foreign.make_current()
+            try:
+                context.finish()
+                return GlContext.current()
+            finally:
+                foreign.release_current()
+
+        assert in_another_thread(elsewhere) is context
 
 
 def test_an_adopted_context_finds_its_state_as_it_was() -> None:
@@ -179,6 +204,9 @@ def test_errors_that_the_owner_of_a_context_left_are_told_and_are_not_ours() -> 
         library().glBindBuffer(1, 1)
         PixelBuffer(64, context, persistent=False).release()
         assert context.calls.found_errors == ["GL_INVALID_ENUM"]
+        library().glBindBuffer(1, 1)
+        GlFence(context).wait()
+        assert context.calls.found_errors == ["GL_INVALID_ENUM"] * 2
 
 
 def test_a_destroyed_context_is_noticed_and_what_is_mapped_stays() -> None:

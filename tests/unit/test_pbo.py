@@ -56,7 +56,8 @@ def test_nothing_is_copied_on_the_way(persistent: bool) -> None:
             pass
         texture.context.drain()
     assert calls.count("glTexSubImage2D") == calls.count("glGetTexImage") == 1
-    assert calls.count("glMapBufferRange") == calls.count("glUnmapBuffer") == (0 if persistent else 2)
+    maps, unmaps = calls.count("glMapNamedBufferRange"), calls.count("glUnmapNamedBuffer")
+    assert maps == unmaps == (0 if persistent else 2)
     # Moving bytes by copy would need one of these.
     assert not {"glBufferData", "glBufferSubData", "glGetBufferSubData", "glReadPixels"} & set(calls)
 
@@ -187,6 +188,22 @@ def test_what_cannot_be_asked_for_is_refused() -> None:
         pass
     with pytest.raises(errors.PboDisconnected):
         allocate(64, "pbo", context=context)
+
+
+def test_an_older_opengl_maps_and_unmaps_and_has_nothing_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = frame()
+    with GlContext("gl") as context:
+        monkeypatch.setattr(context, "version", (3, 3))
+        monkeypatch.setattr(context, "extensions", frozenset())
+        with pytest.raises(errors.MemoryUnavailable, match="persistent=False"):
+            allocate(64, "pbo", context=context, persistent=True)
+        storage = allocate(sent.nbytes, "pbo", context=context)
+        assert not storage.host_accessible
+        tensor = tm.Tensor(storage, "uint8", sent.shape)
+        with library().logged() as calls:
+            tensor.copy_(tm.from_numpy(sent))
+            assert np.array_equal(tensor.numpy(), sent)
+        assert calls.count("glMapBufferRange") == calls.count("glUnmapBuffer") == 2
 
 
 def test_the_kind_is_there_and_is_used_by_name() -> None:

@@ -12,6 +12,7 @@ from typing import Final
 
 from tensormem import errors
 from tensormem.gl import constants as c
+from tensormem.gl.calls import ALLOCATING
 from tensormem.gl.context import GlContext
 from tensormem.gl.fence import GlFence
 
@@ -88,8 +89,6 @@ class PixelBuffer:
             self.context.site.call_last(self._unmap)
         except errors.PboDisconnected:
             self._forget()
-        if self.mapped and self.context.gone is not None:
-            self._forget()
 
     def release(self) -> None:
         """Delete the buffer, on the thread of its context; once."""
@@ -111,11 +110,18 @@ class PixelBuffer:
 
     def mark_read(self) -> None:
         """OpenGL was just told to read the bytes: whoever writes them next waits for that."""
-        self._last_read = GlFence(self.context)
+        self._last_read = self._fence()
 
     def mark_written(self) -> None:
         """OpenGL was just told to write the bytes: whoever touches them next waits for that."""
-        self._last_write = GlFence(self.context)
+        self._last_write = self._fence()
+
+    def _fence(self) -> GlFence | None:
+        try:
+            return GlFence(self.context)
+        except errors.DriverError:  # what cannot be asked later has to be over now
+            self.context.calls("glFinish")
+            return None
 
     @property
     def busy(self) -> bool:
@@ -142,15 +148,14 @@ class PixelBuffer:
 
     def _make(self) -> None:
         calls = self.context.calls
-        with calls.borrowed():
+        with calls.borrowed(ALLOCATING):
             self.name = calls.new("glGenBuffers")
             self.context.buffers.add(self.name)
             calls("glBindBuffer", _TARGET, self.name)
             if self.persistent:
                 flags = _STAYING | c.GL_DYNAMIC_STORAGE_BIT
                 calls(self.context.storage_call or "", _TARGET, self.nbytes, None, flags)
-                self.address = self._range(_STAYING)
-                self.context.site.held.add(self.name)
+                self._reach(calls("glMapBufferRange", _TARGET, 0, self.nbytes, _STAYING))
             else:
                 calls("glBufferData", _TARGET, self.nbytes, None, _USAGES[self.usage])
             calls("glBindBuffer", _TARGET, 0)
@@ -158,29 +163,38 @@ class PixelBuffer:
     def _map(self, mode: str) -> None:
         calls = self.context.calls
         self._check_exists()
-        with calls.borrowed():
+        if self.context.has_named_maps:
+            self._reach(calls("glMapNamedBufferRange", self.name, 0, self.nbytes, _BITS[mode]))
+            return
+        with calls.borrowed(ALLOCATING):
             calls("glBindBuffer", _TARGET, self.name)
-            self.address = self._range(_BITS[mode])
-            self.context.site.held.add(self.name)
+            self._reach(calls("glMapBufferRange", _TARGET, 0, self.nbytes, _BITS[mode]))
             calls("glBindBuffer", _TARGET, 0)
 
-    def _range(self, bits: int) -> int:
-        address = self.context.calls("glMapBufferRange", _TARGET, 0, self.nbytes, bits)
+    def _reach(self, address: int | None) -> None:
         if not address:
             raise errors.DriverError(0, "NULL", "no address and no error were given", "glMapBufferRange", "gl")
-        return int(address)
+        self.address = address
+        self.context.site.held.add(self.name)
 
     def _unmap(self) -> None:
-        calls = self.context.calls
         try:
-            with calls.borrowed():
-                calls("glBindBuffer", _TARGET, self.name)
-                intact = calls("glUnmapBuffer", _TARGET)
-                calls("glBindBuffer", _TARGET, 0)
+            if self.context.has_named_maps:
+                intact = bool(self.context.calls("glUnmapNamedBuffer", self.name))
+            else:
+                intact = self._unmap_bound()
         finally:
             self._forget()
         if not intact:
             raise errors.DriverError(0, "GL_FALSE", "the contents were lost while mapped", "glUnmapBuffer", "gl")
+
+    def _unmap_bound(self) -> bool:
+        calls = self.context.calls
+        with calls.borrowed(ALLOCATING):
+            calls("glBindBuffer", _TARGET, self.name)
+            intact = calls("glUnmapBuffer", _TARGET)
+            calls("glBindBuffer", _TARGET, 0)
+        return bool(intact)
 
     def _abandon(self) -> None:
         """A map did not come about, or came about for somebody who was interrupted."""

@@ -6,10 +6,11 @@ somebody else made the context current. Must not know: what the calls do.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
-__all__ = ["CallSite"]
+__all__ = ["CallSite", "tell"]
 
 
 class CallSite(Protocol):
@@ -46,3 +47,9 @@ class CallSite(Protocol):
 
     def shut(self) -> None:
         """The same for garbage collectors: it never waits."""
+
+
+def tell(error: BaseException) -> None:
+    """Say what nobody waits for, as a thread says what ended it."""
+    told = type(error), error, error.__traceback__, threading.current_thread()
+    threading.excepthook(threading.ExceptHookArgs(told))

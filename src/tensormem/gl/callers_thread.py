@@ -1,4 +1,4 @@
-"""Owns: calls on a context that somebody else made: they run on the thread where it was adopted, while it is current.
+"""Owns: calls on a context that somebody else made: they run on the thread that has it current, and on no other.
 
 What a garbage collector posts elsewhere waits for the next call there. A context beside it that shares its objects
 keeps mapped memory alive if the caller destroys his. Must not know: buffers.
@@ -16,6 +16,7 @@ from typing import Any
 
 from tensormem import errors
 from tensormem.gl import constants as c
+from tensormem.gl.call_site import tell
 from tensormem.gl.display import find_config, make_context
 from tensormem.gl.library import GlLibrary
 
@@ -42,10 +43,9 @@ class CallersThread:
 
     def __init__(self, egl: GlLibrary) -> None:
         self._egl = egl
-        self._thread = threading.get_ident()
         self.handle, self._display = egl.eglGetCurrentContext() or 0, egl.eglGetCurrentDisplay() or 0
         if not self.handle:
-            raise errors.ContextMisuse(0, self._thread, what="no EGL context is current on this thread")
+            raise errors.ContextMisuse(0, threading.get_ident(), what="no EGL context is current on this thread")
         self.api = "gl" if self._ask(c.EGL_CONTEXT_CLIENT_TYPE) == c.EGL_OPENGL_API else "gles"
         self.held: set[int] = set()
         self._gone: str | None = None
@@ -61,16 +61,18 @@ class CallersThread:
         return self._gone
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Run it now. `ContextMisuse` on another thread, or while another context is current."""
+        """Run it now. `ContextMisuse` on a thread that does not have the context current."""
         self._check()
         self._run_posted()
         return function(*arguments)
 
     def call_last(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Run it now if this is the thread; otherwise it waits for the next call there."""
+        """Run it now if the context is current here; otherwise it waits for the next call where it is."""
         if self._can_run():
             self._run_posted()
             return function(*arguments)
+        if self.gone is not None:
+            raise errors.PboDisconnected(self._gone or _CLOSED)
         self.post(function, *arguments)
 
     def post(self, function: Callable[..., Any], *arguments: Any) -> None:
@@ -79,7 +81,7 @@ class CallersThread:
             self._posted.append((function, arguments))
 
     def drain(self) -> None:
-        """Run what garbage collectors posted from other threads; only on the thread of the context."""
+        """Run what garbage collectors posted from other threads; only where the context is current."""
         if self._gone is None:
             self._check()
         if self._can_run():
@@ -107,24 +109,22 @@ class CallersThread:
     def _check(self) -> None:
         if self.gone is not None:
             raise errors.PboDisconnected(self._gone or _CLOSED)
-        if threading.get_ident() != self._thread:
-            raise errors.ContextMisuse(
-                self.handle, threading.get_ident(), what=f"it was adopted on thread {self._thread}, and is used there"
-            )
         if self._egl.eglGetCurrentContext() != self.handle:
-            raise errors.ContextMisuse(self.handle, self._thread, what="it is not current now; make it current first")
+            raise errors.ContextMisuse(self.handle, threading.get_ident(), what="it is not current on this thread")
 
     def _can_run(self) -> bool:
-        return (
-            self.gone not in (_DESTROYED, _FORKED)
-            and threading.get_ident() == self._thread
-            and self._egl.eglGetCurrentContext() == self.handle
-        )
+        return self.gone not in (_DESTROYED, _FORKED) and self._egl.eglGetCurrentContext() == self.handle
 
     def _run_posted(self) -> None:
-        while self._posted:
-            function, arguments = self._posted.popleft()
-            function(*arguments)
+        while True:
+            try:
+                function, arguments = self._posted.popleft()
+            except IndexError:
+                return
+            try:
+                function(*arguments)
+            except Exception as error:  # not of the call that happens to come by
+                tell(error)
 
     def _ask(self, attribute: int) -> int | None:
         value = ctypes.c_int32()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from tensormem import errors
 from tensormem.gl import constants as c
@@ -17,18 +17,28 @@ from tensormem.gl.library import GlLibrary, gl_failure
 
 __all__ = ["GlCalls"]
 
-# What is touched here and belongs to the caller in his own context: (how to ask, how to set, for what).
-_BINDINGS = (
-    (c.GL_PIXEL_PACK_BUFFER_BINDING, "glBindBuffer", c.GL_PIXEL_PACK_BUFFER),
+# What an operation touches, and what belongs to the caller in his own context: (how to ask, how to set, for what).
+_State = tuple[int, str, int]
+_TEXTURE: Final[_State] = (c.GL_TEXTURE_BINDING_2D, "glBindTexture", c.GL_TEXTURE_2D)
+ALLOCATING: Final[tuple[_State, ...]] = ((c.GL_COPY_WRITE_BUFFER_BINDING, "glBindBuffer", c.GL_COPY_WRITE_BUFFER),)
+UNPACKING: Final[tuple[_State, ...]] = (
+    _TEXTURE,
     (c.GL_PIXEL_UNPACK_BUFFER_BINDING, "glBindBuffer", c.GL_PIXEL_UNPACK_BUFFER),
-    (c.GL_COPY_WRITE_BUFFER_BINDING, "glBindBuffer", c.GL_COPY_WRITE_BUFFER),
-    (c.GL_TEXTURE_BINDING_2D, "glBindTexture", c.GL_TEXTURE_2D),
-    (c.GL_READ_FRAMEBUFFER_BINDING, "glBindFramebuffer", c.GL_READ_FRAMEBUFFER),
-    *((name, "glPixelStorei", name) for name in (c.GL_UNPACK_ROW_LENGTH, c.GL_UNPACK_SKIP_ROWS)),
-    *((name, "glPixelStorei", name) for name in (c.GL_UNPACK_SKIP_PIXELS, c.GL_UNPACK_ALIGNMENT)),
-    *((name, "glPixelStorei", name) for name in (c.GL_PACK_ROW_LENGTH, c.GL_PACK_SKIP_ROWS)),
-    *((name, "glPixelStorei", name) for name in (c.GL_PACK_SKIP_PIXELS, c.GL_PACK_ALIGNMENT)),
+    (c.GL_UNPACK_ROW_LENGTH, "glPixelStorei", c.GL_UNPACK_ROW_LENGTH),
+    (c.GL_UNPACK_SKIP_ROWS, "glPixelStorei", c.GL_UNPACK_SKIP_ROWS),
+    (c.GL_UNPACK_SKIP_PIXELS, "glPixelStorei", c.GL_UNPACK_SKIP_PIXELS),
+    (c.GL_UNPACK_ALIGNMENT, "glPixelStorei", c.GL_UNPACK_ALIGNMENT),
 )
+PACKING: Final[tuple[_State, ...]] = (
+    _TEXTURE,
+    (c.GL_PIXEL_PACK_BUFFER_BINDING, "glBindBuffer", c.GL_PIXEL_PACK_BUFFER),
+    (c.GL_READ_FRAMEBUFFER_BINDING, "glBindFramebuffer", c.GL_READ_FRAMEBUFFER),
+    (c.GL_PACK_ROW_LENGTH, "glPixelStorei", c.GL_PACK_ROW_LENGTH),
+    (c.GL_PACK_SKIP_ROWS, "glPixelStorei", c.GL_PACK_SKIP_ROWS),
+    (c.GL_PACK_SKIP_PIXELS, "glPixelStorei", c.GL_PACK_SKIP_PIXELS),
+    (c.GL_PACK_ALIGNMENT, "glPixelStorei", c.GL_PACK_ALIGNMENT),
+)
+_SKIPS = (c.GL_UNPACK_SKIP_ROWS, c.GL_UNPACK_SKIP_PIXELS, c.GL_PACK_SKIP_ROWS, c.GL_PACK_SKIP_PIXELS)
 _MOST_ERRORS = 16  # a lost context reports its loss for ever
 
 
@@ -46,7 +56,9 @@ class GlCalls:
         """Errors that the owner of the context had not asked for when we came; asking clears them."""
 
     def __call__(self, name: str, *arguments: Any) -> Any:
-        """Call it; an error of OpenGL is raised under its name."""
+        """Call it; an error of OpenGL is raised under its name. One that the owner of the context left is not ours."""
+        if self._foreign:
+            self.found_errors += self._clear()
         result = getattr(self._gl, name)(*arguments)
         code = self._gl.glGetError()
         if code != c.GL_NO_ERROR:
@@ -77,23 +89,20 @@ class GlCalls:
         self(delete, 1, ctypes.byref(ctypes.c_uint32(name)))
 
     @contextmanager
-    def borrowed(self) -> Iterator[None]:
+    def borrowed(self, touched: tuple[_State, ...]) -> Iterator[None]:
         """In somebody else's context, put back afterwards what he had bound and set."""
         if not self._foreign:
             yield
             return
-        self.found_errors += self._clear()
-        before = [(setter, target, self.integer(question)) for question, setter, target in _BINDINGS]
-        self._neutral()
+        before = [(setter, target, self.integer(question)) for question, setter, target in touched]
+        for _, target, value in before:
+            if target in _SKIPS and value:
+                self("glPixelStorei", target, 0)
         try:
             yield
         finally:
             for setter, target, value in before:
                 self(setter, target, value)
-
-    def _neutral(self) -> None:
-        for name in (c.GL_UNPACK_SKIP_ROWS, c.GL_UNPACK_SKIP_PIXELS, c.GL_PACK_SKIP_ROWS, c.GL_PACK_SKIP_PIXELS):
-            self("glPixelStorei", name, 0)
 
     def _clear(self) -> list[str]:
         found: list[str] = []

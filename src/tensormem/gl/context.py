@@ -59,12 +59,18 @@ class GlContext:
 
     @classmethod
     def current(cls) -> GlContext:
-        """The EGL context that is current on this thread. It stays its owner's: GL is called on this thread only, from
-        other threads `ContextMisuse`; what a garbage collector gives back elsewhere waits for the next call here, or
-        for `drain()`. What you had bound is bound again after every call."""
+        """The EGL context that is current on this thread; asked twice, it is one object. It stays its owner's.
+
+        GL is called only where it is current; from other threads it is `ContextMisuse`. What a garbage collector gives
+        back elsewhere waits for the next call here, or for `drain()`. What you had bound is bound again afterwards.
+        """
+        known = _adopted.get(library().eglGetCurrentContext() or 0)
+        if known is not None and not known.closed:
+            return known
         site = CallersThread(library())
         made = cls.__new__(cls)
         made._take(site, site.api, site.handle)
+        _adopted[site.handle] = made
         return made
 
     @classmethod
@@ -105,6 +111,11 @@ class GlContext:
         if self.api == "gl" and (self.version >= (4, 4) or "GL_ARB_buffer_storage" in self.extensions):
             return "glBufferStorage"
         return "glBufferStorageEXT" if "GL_EXT_buffer_storage" in self.extensions else None
+
+    @property
+    def has_named_maps(self) -> bool:
+        """Whether buffers can be mapped without binding them."""
+        return self.api == "gl" and (self.version >= (4, 5) or "GL_ARB_direct_state_access" in self.extensions)
 
     @property
     def site(self) -> CallSite:
@@ -157,6 +168,7 @@ class GlContext:
         return f"<GlContext {self.api} {'.'.join(map(str, self.version))}, {state}>"
 
 
+_adopted: weakref.WeakValueDictionary[int, GlContext] = weakref.WeakValueDictionary()
 _default: dict[str, GlContext] = {}
 _default_lock = threading.Lock()
 

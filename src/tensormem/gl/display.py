@@ -63,9 +63,9 @@ class Display:
         self.process = os.getpid()
         self._proven = False
         refused = []
-        for platform, native in _candidates(egl):
+        for platform, native in candidates(egl):
             try:
-                self.handle = _open(egl, platform, native)
+                self.handle = open_display(egl, platform, native)
                 break
             except errors.DriverError as failed:
                 refused.append(str(failed))
@@ -131,7 +131,8 @@ def find_config(egl: GlLibrary, display: int, *wanted: int) -> int:
     return int(found[0])
 
 
-def _candidates(egl: GlLibrary) -> Iterator[tuple[int, int | None]]:
+def candidates(egl: GlLibrary) -> Iterator[tuple[int, int | None]]:
+    """The platforms that need no screen, best first: (platform, what it calls the device)."""
     offered = _words(egl.eglQueryString(None, c.EGL_EXTENSIONS))
     if "EGL_MESA_platform_surfaceless" in offered:
         yield c.EGL_PLATFORM_SURFACELESS_MESA, None
@@ -142,7 +143,8 @@ def _candidates(egl: GlLibrary) -> Iterator[tuple[int, int | None]]:
                 yield c.EGL_PLATFORM_DEVICE_EXT, device
 
 
-def _open(egl: GlLibrary, platform: int, native: int | None) -> int:
+def open_display(egl: GlLibrary, platform: int, native: int | None) -> int:
+    """The handle of the display of a platform, initialised."""
     handle = egl.eglGetPlatformDisplayEXT(platform, native, None)
     if not handle:
         raise egl_failure(egl, "eglGetPlatformDisplayEXT")

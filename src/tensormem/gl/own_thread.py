@@ -16,6 +16,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from tensormem import errors
+from tensormem.gl.call_site import tell
 
 __all__ = ["OwnThread"]
 
@@ -55,9 +56,8 @@ class _Job:
         self._over = True
         if self._done is not None:
             self._done.release()
-        elif self._error is not None:  # nobody waits for it: say it as a thread says what ends it
-            told = type(self._error), self._error, self._error.__traceback__, threading.current_thread()
-            threading.excepthook(threading.ExceptHookArgs(told))
+        elif self._error is not None:
+            tell(self._error)
 
     def wait(self) -> Any:
         """What it gave. An interrupt is raised after the call is over, so that it is known whether it happened."""
@@ -67,12 +67,13 @@ class _Job:
                 self._done.acquire()
             except BaseException as raised:
                 interrupt = raised
-        error, self._error = self._error, None
-        if interrupt is not None:
-            raise interrupt
-        if error is not None:
-            raise error
-        return self._result
+        error, self._error = interrupt or self._error, None
+        try:
+            if error is not None:
+                raise error
+            return self._result
+        finally:
+            del error, interrupt  # or the error would hold this frame, which holds the error
 
 
 class OwnThread:

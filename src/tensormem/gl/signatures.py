@@ -47,6 +47,8 @@ GL: Final[dict[str, tuple[Any, ...]]] = {
     "glBufferStorageEXT": (None, _uint, _size, _handle, _uint),
     "glMapBufferRange": (_handle, _uint, _size, _size, _uint),
     "glUnmapBuffer": (_bool, _uint),
+    "glMapNamedBufferRange": (_handle, _uint, _size, _size, _uint),
+    "glUnmapNamedBuffer": (_bool, _uint),
     "glGenTextures": (None, _int, _uints),
     "glDeleteTextures": (None, _int, _uints),
     "glBindTexture": (None, _uint, _uint),

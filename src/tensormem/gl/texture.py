@@ -14,6 +14,7 @@ from tensormem import errors
 from tensormem._core import Tensor
 from tensormem.gl import constants as c
 from tensormem.gl.buffer import PixelBuffer
+from tensormem.gl.calls import PACKING, UNPACKING
 from tensormem.gl.context import GlContext
 from tensormem.gl.pixel_rows import PixelRows
 from tensormem.gl.texture_format import TextureFormat
@@ -116,7 +117,7 @@ class Texture:
 
     def _make(self) -> int:
         calls, format = self.context.calls, self.format
-        with calls.borrowed():
+        with calls.borrowed(UNPACKING):
             name = calls.new("glGenTextures")
             try:
                 calls("glBindTexture", c.GL_TEXTURE_2D, name)
@@ -138,7 +139,7 @@ class Texture:
 
     def _write(self, buffer: int, start: int, rows: PixelRows) -> None:
         calls, format = self.context.calls, self.format
-        with calls.borrowed():
+        with calls.borrowed(UNPACKING):
             calls("glBindBuffer", c.GL_PIXEL_UNPACK_BUFFER, buffer)
             calls("glBindTexture", c.GL_TEXTURE_2D, self.name)
             length, alignment = rows.storing or (0, 1)
@@ -157,7 +158,7 @@ class Texture:
 
     def _read(self, buffer: int, start: int, rows: PixelRows) -> None:
         calls = self.context.calls
-        with calls.borrowed():
+        with calls.borrowed(PACKING):
             calls("glBindBuffer", c.GL_PIXEL_PACK_BUFFER, buffer)
             length, alignment = rows.storing or (0, 1)
             calls("glPixelStorei", c.GL_PACK_ROW_LENGTH, length)

@@ -47,6 +47,8 @@ def allocate(
         raise errors.MemoryUnavailable("pbo", f"pixel buffers are reached from main memory, and not from {space}")
     made_by = _default_context() if context is None else context
     staying = made_by.storage_call is not None if persistent is None else persistent
+    if staying and made_by.storage_call is None:
+        raise errors.MemoryUnavailable("pbo", f"{made_by!r} has no buffers that stay mapped; use persistent=False")
     buffer = PixelBuffer(wanted, made_by, persistent=staying, usage=usage)
     return Storage(
         buffer.address,
@@ -74,3 +76,5 @@ def _default_context() -> GlContext:
         return GlContext.default()
     except errors.DriverUnavailable as missing:
         raise errors.MemoryUnavailable("pbo", missing.reason) from None
+    except errors.DriverError as failed:
+        raise errors.MemoryUnavailable("pbo", str(failed)) from failed

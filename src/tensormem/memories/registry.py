@@ -30,7 +30,6 @@ MemoryProvider = Callable[..., Storage]
 _providers: dict[str, MemoryProvider] = {TensorMemory.MEM: mem.allocate}
 # Kinds of ours: the module whose `allocate` is the provider, and whose `why_not`, if it has one, says what is missing.
 _BUILT_IN: dict[str, str] = {
-_BUILT_IN: dict[TensorMemory, str] = {
     TensorMemory.DMA: "tensormem.memories.dma",
     TensorMemory.PBO: "tensormem.memories.pbo",
     TensorMemory.SHM: "tensormem.memories.shm",
