@@ -211,6 +211,11 @@ def test_the_kind_is_there_and_is_used_by_name() -> None:
     tensor = tm.full((3, 4), 7, "int16", memory="pbo")
     assert tensor.memory is tm.TensorMemory.PBO and tensor.tolist() == [[7] * 4] * 3
     assert isinstance(tensor.storage.owner, PixelBuffer)
+    labelled = tm.empty(4, memory="pbo", tag="left camera", alignment=64)
+    assert labelled.ptr % 64 == 0 and "left camera" in repr(labelled.storage.owner)
+    for alignment in (3, 0, 1 << 30):
+        with pytest.raises(errors.InvalidAlignment):
+            allocate(4, "pbo", alignment=alignment)
 
 
 def test_without_opengl_the_kind_says_what_is_missing() -> None:

@@ -39,12 +39,15 @@ class PixelBuffer:
     ...     buffer.release()
     """
 
-    def __init__(self, nbytes: int, context: GlContext, *, persistent: bool, usage: str = "both") -> None:
+    def __init__(
+        self, nbytes: int, context: GlContext, *, persistent: bool, usage: str = "both", label: str = ""
+    ) -> None:
         if usage not in _USAGES:
             raise errors.InvalidArgument(f"usage is one of {', '.join(_USAGES)}, not {usage!r:.40}")
         if persistent and context.storage_call is None:
             raise errors.NotSupported(f"buffers that stay mapped, by {context!r}")
         self.nbytes, self.context, self.persistent, self.usage = nbytes, context, persistent, usage
+        self.label = label
         self.address = 0
         """Where the bytes are; 0 while they are nowhere."""
         self._mapped = threading.Lock()  # held while there is a map; only ever tried, never waited for
@@ -224,4 +227,5 @@ class PixelBuffer:
 
     def __repr__(self) -> str:
         kind = "persistent" if self.persistent else "mapped" if self.mapped else "not mapped"
-        return f"<PixelBuffer {self.name}: {self.nbytes} bytes, {kind}, of {self.context!r}>"
+        label = f" {self.label!r}" if self.label else ""
+        return f"<PixelBuffer {self.name}{label}: {self.nbytes} bytes, {kind}, of {self.context!r}>"

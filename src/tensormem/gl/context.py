@@ -102,6 +102,8 @@ class GlContext:
         numbers = range(calls.integer(c.GL_NUM_EXTENSIONS))
         self.extensions = frozenset(calls("glGetStringi", c.GL_EXTENSIONS, number).decode() for number in numbers)
         self.max_texture_size = calls.integer(c.GL_MAX_TEXTURE_SIZE)
+        aligned = self.api == "gl" and (self.version >= (4, 2) or "GL_ARB_map_buffer_alignment" in self.extensions)
+        self.map_alignment = calls.integer(c.GL_MIN_MAP_BUFFER_ALIGNMENT) if aligned else 1
         if self.version < ((3, 2) if self.api == "gl" else (3, 0)):
             raise errors.DriverUnavailable("gl", f"{self.api} {self.version} has no fences; 3.2 is needed, or ES 3.0")
 

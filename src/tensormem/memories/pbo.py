@@ -26,12 +26,15 @@ def allocate(
     context: GlContext | None = None,
     persistent: bool | None = None,
     usage: str = "both",
+    alignment: SupportsIndex | None = None,
+    stream: object = None,
+    tag: str | None = None,
 ) -> Storage:
     """A storage over a pixel buffer of `context`, or of the one that is used where none is named.
 
     `persistent` ones stay mapped and have an address; by default they are, where OpenGL offers it. The others have one
     map at a time (`PboMapped`) and an address only meanwhile. `usage` tells OpenGL what to prepare for: "upload",
-    "download" or "both".
+    "download" or "both". The memory is there at once, whatever the `stream`; `tag` is a label for debugging.
 
     >>> if why_not() is None:
     ...     storage = allocate(4096, persistent=False)
@@ -49,7 +52,8 @@ def allocate(
     staying = made_by.storage_call is not None if persistent is None else persistent
     if staying and made_by.storage_call is None:
         raise errors.MemoryUnavailable("pbo", f"{made_by!r} has no buffers that stay mapped; use persistent=False")
-    buffer = PixelBuffer(wanted, made_by, persistent=staying, usage=usage)
+    _check_alignment(alignment, made_by)
+    buffer = PixelBuffer(wanted, made_by, persistent=staying, usage=usage, label=tag or "")
     return Storage(
         buffer.address,
         wanted,
@@ -69,6 +73,14 @@ def why_not() -> str | None:
     True
     """
     return why_no_opengl()
+
+
+def _check_alignment(alignment: SupportsIndex | None, context: GlContext) -> None:
+    wanted = 1 if alignment is None else alignment.__index__()
+    if not (0 < wanted <= context.map_alignment and wanted & (wanted - 1) == 0):
+        raise errors.InvalidAlignment(
+            alignment, what=f"maps of {context!r} begin at multiples of {context.map_alignment}"
+        )
 
 
 def _default_context() -> GlContext:
