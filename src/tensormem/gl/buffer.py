@@ -48,6 +48,7 @@ class PixelBuffer:
             raise errors.NotSupported(f"buffers that stay mapped, by {context!r}")
         self.nbytes, self.context, self.persistent, self.usage = nbytes, context, persistent, usage
         self.label = label
+        self._site = context.site
         self.address = 0
         """Where the bytes are; 0 while they are nowhere."""
         self._mapped = threading.Lock()  # held while there is a map; only ever tried, never waited for
@@ -70,10 +71,15 @@ class PixelBuffer:
 
     def begin_access(self, mode: str) -> int:
         """Make the bytes reachable: waits for what OpenGL still does with them, and gives their address."""
-        self._check_connected()
+        if self._site.gone is not None:
+            self._check_connected()
         if self.persistent:
-            self._settle(mode)
+            if self._last_write is not None or self._last_read is not None:
+                self._settle(mode)
             return self.address
+        return self._begin_map(mode)
+
+    def _begin_map(self, mode: str) -> int:
         if not self._mapped.acquire(blocking=False):
             raise errors.PboMapped(self.name)
         try:
@@ -89,7 +95,7 @@ class PixelBuffer:
         if self.persistent:
             return
         try:
-            self.context.site.call_last(self._unmap)
+            self._site.call_last(self._unmap)
         except errors.PboDisconnected:
             self._forget()
 
@@ -99,7 +105,7 @@ class PixelBuffer:
             _live.remove(self)
         except KeyError:
             return
-        self.context.site.post(self._delete)
+        self._site.post(self._delete)
         if self.context.gone is not None:
             self._forget()
 
@@ -178,7 +184,7 @@ class PixelBuffer:
         if not address:
             raise errors.DriverError(0, "NULL", "no address and no error were given", "glMapBufferRange", "gl")
         self.address = address
-        self.context.site.held.add(self.name)
+        self._site.held.add(self.name)
 
     def _unmap(self) -> None:
         try:
@@ -202,7 +208,7 @@ class PixelBuffer:
     def _abandon(self) -> None:
         """A map did not come about, or came about for somebody who was interrupted."""
         if self.address:
-            self.context.site.post(self._unmap)
+            self._site.post(self._unmap)
         else:
             self._mapped.release()
 
@@ -221,7 +227,7 @@ class PixelBuffer:
 
     def _forget(self) -> None:
         self.address = 0
-        self.context.site.let_go(self.name)
+        self._site.let_go(self.name)
         with suppress(RuntimeError):  # somebody else was first
             self._mapped.release()
 

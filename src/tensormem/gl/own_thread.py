@@ -87,7 +87,8 @@ class OwnThread:
 
     def __init__(self, name: str, opening: Callable[[], None], closing: Callable[[], None]) -> None:
         self.held: set[int] = set()
-        self._gone: str | None = None
+        self.gone: str | None = None
+        """Why nothing can run here any more; None while it can."""
         self._jobs: SimpleQueue[_Job] = SimpleQueue()
         self._closing = closing
         self._opened = self._leaving = self._over = False
@@ -97,15 +98,10 @@ class OwnThread:
         start.wait()
         _running.add(self)
 
-    @property
-    def gone(self) -> str | None:
-        """Why nothing can run here any more; None while it can."""
-        return self._gone
-
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Run it there and give what it gave, or raise what it raised."""
-        if self._gone is not None:
-            raise errors.PboDisconnected(self._gone)
+        if self.gone is not None:
+            raise errors.PboDisconnected(self.gone)
         return self._run(function, arguments, last=False)
 
     def call_last(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -125,7 +121,7 @@ class OwnThread:
 
     def _put(self, job: _Job) -> None:
         if self._over:
-            job.refuse(self._gone or _CLOSED)
+            job.refuse(self.gone or _CLOSED)
             return
         self._jobs.put(job)
         if self._over:  # the thread ended meanwhile: whoever sees it refuses what is left
@@ -157,19 +153,19 @@ class OwnThread:
 
     def shut(self) -> None:
         """The same without waiting, for garbage collectors."""
-        self._gone = self._gone or _CLOSED
+        self.gone = self.gone or _CLOSED
         self.post(int)
 
     def leave(self) -> None:
         """End the thread with the interpreter, whoever still holds memory: the process gives all of it back."""
-        self._gone = self._gone or _ENDED
+        self.gone = self.gone or _ENDED
         self._leaving = True
         self.post(int)
         self._thread.join(_PATIENCE)
 
     def forget(self) -> None:
         """In a forked child there is no thread, and its queue may be locked forever: never touch them again."""
-        self._gone, self._over = _FORKED, True
+        self.gone, self._over = _FORKED, True
         self._jobs = SimpleQueue()
 
     def _open(self, opening: Callable[[], None]) -> None:
@@ -179,7 +175,7 @@ class OwnThread:
     def _work(self, start: _Job) -> None:
         start.run()
         del start
-        while self._opened and not (self._leaving or (self._gone is not None and not self.held)):
+        while self._opened and not (self._leaving or (self.gone is not None and not self.held)):
             job = self._jobs.get()
             self._serve(job)
             del job
@@ -191,14 +187,14 @@ class OwnThread:
         self._refuse_all()
 
     def _serve(self, job: _Job) -> None:
-        if self._gone is not None and not job.last:
-            job.refuse(self._gone)
+        if self.gone is not None and not job.last:
+            job.refuse(self.gone)
         else:
             job.run()
 
     def _refuse_all(self) -> None:
         while (job := self._next()) is not None:
-            job.refuse(self._gone or _CLOSED)
+            job.refuse(self.gone or _CLOSED)
 
     def _next(self) -> _Job | None:
         try:
