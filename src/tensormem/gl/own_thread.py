@@ -94,9 +94,10 @@ class OwnThread:
         self._opened = self._leaving = self._over = False
         start = _Job(self._open, (opening,), last=False, waited_for=True)
         self._thread = threading.Thread(target=self._work, args=(start,), name=name, daemon=True)
+        self._ident = 0  # of the thread while it runs; afterwards another one may get the number
+        _running.add(self)
         self._thread.start()
         start.wait()
-        _running.add(self)
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Run it there and give what it gave, or raise what it raised."""
@@ -109,7 +110,7 @@ class OwnThread:
         return self._run(function, arguments, last=True)
 
     def _run(self, function: Callable[..., Any], arguments: tuple[Any, ...], last: bool) -> Any:
-        if threading.current_thread() is self._thread:  # a garbage collector may run here too
+        if threading.get_ident() == self._ident:  # a garbage collector may run here too
             return function(*arguments)
         job = _Job(function, arguments, last, waited_for=True)
         self._put(job)
@@ -134,7 +135,7 @@ class OwnThread:
 
     def let_go(self, buffer: int) -> None:
         """Nobody touches the memory of `buffer` any more."""
-        if threading.current_thread() is self._thread:
+        if threading.get_ident() == self._ident:
             self.held.discard(buffer)
         else:
             self.post(self.held.discard, buffer)
@@ -142,7 +143,7 @@ class OwnThread:
     def close(self) -> None:
         """Let nothing new run here, and give the context back: now, or when nobody holds its memory any more."""
         self.shut()
-        if self._over or threading.current_thread() is self._thread:
+        if self._over or threading.get_ident() == self._ident:
             return
         try:
             holding = self._run(bool, (self.held,), last=True)
@@ -165,7 +166,7 @@ class OwnThread:
 
     def forget(self) -> None:
         """In a forked child there is no thread, and its queue may be locked forever: never touch them again."""
-        self.gone, self._over = _FORKED, True
+        self.gone, self._over, self._ident = _FORKED, True, 0
         self._jobs = SimpleQueue()
 
     def _open(self, opening: Callable[[], None]) -> None:
@@ -173,6 +174,7 @@ class OwnThread:
         self._opened = True
 
     def _work(self, start: _Job) -> None:
+        self._ident = threading.get_ident()
         start.run()
         del start
         while self._opened and not (self._leaving or (self.gone is not None and not self.held)):
@@ -183,7 +185,7 @@ class OwnThread:
             while (last := self._next()) is not None:  # textures and buffers go before their context
                 self._serve(last)
             self._closing()
-        self._over = True
+        self._over, self._ident = True, 0
         self._refuse_all()
 
     def _serve(self, job: _Job) -> None:
