@@ -1,11 +1,14 @@
 """OpenGL at the ends of processes: exits, forks and destroyed contexts never crash, hang or complain."""
 
+from pathlib import Path
+
 import pytest
 
 from support.opengl import needs_opengl
 from support.python_processes import check_python
 
 pytestmark = needs_opengl
+TESTS = str(Path(__file__).parents[1])
 
 START = """
 import ctypes, os, sys, threading
@@ -130,3 +133,31 @@ context.close()
 GlContext().finish()
 """
     )
+
+
+@pytest.mark.parametrize("end", ["foreign.destroy()", "EGL.eglTerminate(foreign.display); foreign.release_current()"])
+def test_arrays_outlive_a_callers_context_that_he_destroys_or_terminates(end: str) -> None:
+    printed = check_python(
+        START
+        + f"""
+sys.path.insert(0, {TESTS!r})
+from support.opengl import ForeignContext
+from OpenGL import EGL
+import tensormem as tm
+foreign, context = ForeignContext(), GlContext.current()
+tensors = [
+    tm.Tensor(tm.memories.allocate(1 << 22, "pbo", context=context, persistent=persistent), "uint8", 1 << 22)
+    for persistent in (True, False)
+]
+arrays = [tensor.numpy() for tensor in tensors]
+{end}
+for array in arrays:
+    array[:] = 3
+for tensor in tensors:
+    try:
+        tensor.map("r")
+    except errors.PboDisconnected as gone:
+        print(gone.reason)
+"""
+    )
+    assert printed.splitlines() == ["whoever made the context destroyed it"] * 2

@@ -1,7 +1,8 @@
 """Owns: calls on a context that somebody else made: they run on the thread that has it current, and on no other.
 
-What a garbage collector posts elsewhere waits for the next call there. A context beside it that shares its objects
-keeps mapped memory alive if the caller destroys his. Must not know: buffers.
+What a garbage collector posts elsewhere waits for the next call there. A context beside it that shares its objects, and
+is current on a thread that does nothing else, keeps mapped memory alive if the caller destroys his, or terminates the
+display. Must not know: buffers.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from typing import Any
 from tensormem import errors
 from tensormem.gl import constants as c
 from tensormem.gl.call_site import tell
-from tensormem.gl.display import find_config, make_context
+from tensormem.gl.display import EglContext, find_config, make_context
 from tensormem.gl.library import GlLibrary
+from tensormem.gl.own_thread import OwnThread
 
 __all__ = ["CallersThread"]
 
@@ -133,12 +135,14 @@ class CallersThread:
             return None
         return value.value
 
-    def _make_beside(self) -> int | None:
+    def _make_beside(self) -> OwnThread | None:
         try:
             number = self._ask(c.EGL_CONFIG_ID)
             config = find_config(self._egl, self._display, c.EGL_CONFIG_ID, number) if number else None
             version = (3, 3) if self.api == "gl" else (3, 0)
-            return make_context(self._egl, self._display, self.api, version, config, self.handle)
+            handle = make_context(self._egl, self._display, self.api, version, config, self.handle)
+            beside = EglContext(self._egl, self._display, handle, self.api)
+            return OwnThread("tensormem-gl-beside", beside.make_current, beside.release_and_destroy)
         except errors.DriverError:  # it shares with nobody: then its memory lives only as long as the context
             return None
 
@@ -151,8 +155,8 @@ class CallersThread:
     def _drop_beside(self) -> None:
         if not self.held:
             beside, self._beside = self._beside, None
-            if beside:
-                self._egl.eglDestroyContext(self._display, beside)
+            if beside is not None:
+                beside.shut()
 
 
 _adopted: weakref.WeakSet[CallersThread] = weakref.WeakSet()

@@ -51,8 +51,7 @@ class GlContext:
             made.append(context)
 
         def closing() -> None:
-            made[0].release_current()
-            made[0].destroy()
+            made[0].release_and_destroy()
 
         library()  # what is missing is said on this thread
         self._take(OwnThread("tensormem-gl", opening, closing), made[0].api, made[0].handle)

@@ -36,19 +36,22 @@ class EglContext:
         self.display, self.handle, self.api = display, handle, api
 
     def make_current(self) -> None:
-        """Let the GL calls of this thread go to this context."""
+        """Let the GL calls of this thread go to this context; where that fails, it is given back."""
         self._egl.eglBindAPI(_APIS[self.api])
         if not self._egl.eglMakeCurrent(self.display, None, None, self.handle):
-            raise egl_failure(self._egl, "eglMakeCurrent")
-
-    def release_current(self) -> None:
-        """Let the GL calls of this thread go nowhere."""
-        self._egl.eglMakeCurrent(self.display, None, None, None)
-        self._egl.eglReleaseThread()
+            failed = egl_failure(self._egl, "eglMakeCurrent")
+            self.destroy()
+            raise failed
 
     def destroy(self) -> None:
         """Give the context back; its objects go with it, unless another context shares them."""
         self._egl.eglDestroyContext(self.display, self.handle)
+
+    def release_and_destroy(self) -> None:
+        """The same on the thread where it is current, whose GL calls go nowhere from then on."""
+        self._egl.eglMakeCurrent(self.display, None, None, None)
+        self._egl.eglReleaseThread()
+        self.destroy()
 
 
 class Display:
