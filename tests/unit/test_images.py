@@ -1,5 +1,6 @@
 """Images: layouts against a naive model of every byte, round trips in every format, size, pitch and kind of memory."""
 
+import os
 import pickle
 from collections.abc import Iterator
 
@@ -73,6 +74,21 @@ def test_every_format_goes_through_every_kind_of_memory(format: str, memory: str
     sent = np.random.default_rng(5).integers(0, 256, picture.layout.flat_nbytes, dtype=np.uint8)
     picture.copy_from_flat(tm.from_numpy(sent))
     assert np.array_equal(picture.copy_to_flat().numpy(), sent)
+
+
+def test_a_frame_of_shared_memory_is_the_same_picture_for_who_may_only_read_it() -> None:
+    slot = 4096
+    writer = tm.empty((3, slot), "uint8", memory="shm")
+    fd = writer.clone_fd()
+    try:
+        reader = tm.from_fd(fd, "uint8", (3, slot), readonly=True)
+    finally:
+        os.close(fd)
+    sent = np.random.default_rng(2).integers(0, 256, 30 * 20 * 3 // 2, dtype=np.uint8)
+    tm.Image(writer[1], 30, 20, "nv12", pitch=64).copy_from_flat(tm.from_numpy(sent))
+    seen = tm.Image(reader[1], 30, 20, "nv12", pitch=64)
+    assert np.array_equal(seen.copy_to_flat().numpy(), sent)
+    assert all(plane.readonly and plane.aliases(writer) for plane in seen.planes)
 
 
 @needs_opengl
