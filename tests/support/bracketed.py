@@ -13,6 +13,7 @@ class Bracketed:
     def __init__(self, nbytes: int) -> None:
         self.memory = (c_char * nbytes).from_buffer(mmap.mmap(-1, nbytes))
         self.log: list[str] = []
+        self.kept: object = None
         self.refuse: BaseException | None = None
         self.fail: BaseException | None = None
 

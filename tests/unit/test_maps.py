@@ -2,6 +2,7 @@
 
 import gc
 import pickle
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -236,6 +237,20 @@ def test_an_end_that_fails_is_told_and_is_not_repeated() -> None:
         del dropped
     assert [str(error) for error in heard] == ["again", "and again"]
     tensor.close()
+
+
+@pytest.mark.parametrize("held", [lambda t: t.map("w"), memoryview, lambda t: (t.map("r"), t.map("r"), memoryview(t))])
+def test_in_a_cycle_of_garbage_accesses_end_before_the_owner_is_released(held: Callable[[tm.Tensor], object]) -> None:
+    owner, tensor = bracketed()
+    log = owner.log
+    owner.kept = held(tensor)
+    del owner, tensor
+    assert "release" not in log
+    with unraisable() as heard:
+        gc.collect()
+    assert heard == [] and log[-1] == "release" and log.count("release") == 1
+    begun = sorted(call.removeprefix("begin ") for call in log if call.startswith("begin "))
+    assert begun == sorted(call.removeprefix("end ") for call in log if call.startswith("end "))
 
 
 def test_an_owner_that_gives_no_address_is_refused() -> None:

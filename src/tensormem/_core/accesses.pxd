@@ -7,18 +7,22 @@ cdef class Accesses:
     cdef tuple _locks  # one per mode of unplanned access, held while it is begun or ended
     cdef uint64_t[2] _holders  # by whether they only read
     cdef uint64_t[2] _bases
+    cdef uint64_t[3] _open  # declared ones, by mode
     cdef uint64_t _unplanned
+    cdef bint _closed
 
     cdef object _lock(self, bint readonly)
-    # Begins an access and gives the address of the first byte; `end` is the other half.
     cdef uint64_t begin(self, str mode) except? 0
-    cdef int end(self, str mode) except -1
+    # Begins a declared access and gives the address of the first byte; the other half ends it.
+    cdef uint64_t begin_planned(self, str mode) except? 0
+    cdef int end_planned(self, str mode) except -1
     # One more, or one less, who holds the address without having declared it: the first begins, the last ends.
     cdef uint64_t join(self, bint readonly) except? 0
     cdef void leave(self, bint readonly) noexcept
     cdef void _leave(self, bint readonly) noexcept
-    # Ends what was begun for those who cannot say when they are done.
-    cdef int finish(self) except -1
+    # Ends whatever is still open, and then lets the owner give the memory back; once.
+    cdef int close(self) except -1
+    cdef int _finish(self) except -1
 
 
 # The accesses of memory whose owner offers the two brackets, or None.

@@ -1,6 +1,6 @@
 # cython: language_level=3, freethreading_compatible=True
 """Owns: the brackets around CPU access to memory whose owner asks for them (`begin_access`, `end_access`): that each
-begin has its end, that undeclared ones share one, and how many of those there were.
+begin has its end, that undeclared ones share one and how many there were, and that the owner's `release` comes last.
 
 Must not know: what an access means, or who asks for one.
 """
@@ -20,14 +20,22 @@ from tensormem import errors
 cdef tuple _UNPLANNED_MODES = ("rw", "r")
 
 
+cdef inline int _number(str mode):
+    return 0 if mode == "r" else 1 if mode == "w" else 2
+
+
+# Not of a free list: that would take an object for finalised that another one was before it.
 @cython.final
-@cython.freelist(16)
 @cython.no_gc_clear
 cdef class Accesses:
     """The accesses to the memory of one storage."""
 
-    def __init__(self):
-        raise TypeError("made by a storage whose owner has brackets")
+    def __del__(self):
+        # Not when it is deallocated: in a cycle of garbage the owner would have lost its attributes by then.
+        try:
+            self.close()
+        except BaseException as error:
+            report_unraisable(error, Accesses)
 
     cdef object _lock(self, bint readonly):
         # Made when they are first needed, which for most memory is never.
@@ -50,7 +58,17 @@ cdef class Accesses:
             raise
         return base
 
-    cdef int end(self, str mode) except -1:
+    cdef uint64_t begin_planned(self, str mode) except? 0:
+        cdef uint64_t base = self.begin(mode)
+        with cython.critical_section(self):
+            self._open[_number(mode)] += 1
+        return base
+
+    cdef int end_planned(self, str mode) except -1:
+        with cython.critical_section(self):
+            if self._closed:
+                return 0
+            self._open[_number(mode)] -= 1
         self._owner.end_access(mode)
         return 0
 
@@ -83,13 +101,32 @@ cdef class Accesses:
         except BaseException as error:
             report_unraisable(error, self._owner)
 
-    cdef int finish(self) except -1:
+    cdef int close(self) except -1:
+        if self._closed or self._owner is None:
+            return 0
+        owner = self._owner
+        try:
+            self._finish()
+        finally:
+            self._closed = True
+            self._owner = None
+            release = getattr(owner, "release", None)
+            if release is not None:
+                release()
+        return 0
+
+    cdef int _finish(self) except -1:
+        # Open at the end are only those who cannot say when they are done, and in garbage maps that were not unmapped.
         cdef int readonly
         for readonly in range(2 if self._locks is not None else 0):
             with self._lock(readonly):
                 if self._holders[readonly]:
                     self._holders[readonly] = 0
                     self._owner.end_access(_UNPLANNED_MODES[readonly])
+        for mode in ("r", "w", "rw"):
+            while self._open[_number(mode)]:
+                self._open[_number(mode)] -= 1
+                self._owner.end_access(mode)
         return 0
 
 

@@ -162,7 +162,7 @@ cdef class TensorMap:
         self._mapped = False
         try:
             if storage.accesses is not None:
-                storage.accesses.end(self.mode)
+                storage.accesses.end_planned(self.mode)
         finally:
             storage.exports.remove()
         return 0
@@ -214,7 +214,7 @@ cdef TensorMap _map_tensor(Tensor tensor, object mode):
         raise errors.UseAfterFree(storage._id, storage.address, what="the storage was closed")
     if storage.accesses is not None:
         try:
-            made.base = storage.accesses.begin(made.mode)
+            made.base = storage.accesses.begin_planned(made.mode)
         except BaseException:
             storage.exports.remove()
             raise

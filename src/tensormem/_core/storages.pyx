@@ -116,7 +116,7 @@ cdef class Storage:
         self._id = next_storage_id() if id is None else size_of(id)
 
     def __dealloc__(self):
-        if self._closed:
+        if self._closed or self.accesses is not None:  # which see to it themselves
             return
         if type(self._owner) is DeviceBlock:
             (<DeviceBlock>self._owner)._exports.remove()
@@ -224,13 +224,10 @@ cdef class Storage:
         owner, self._owner = self._owner, None
         if type(owner) is DeviceBlock:
             (<DeviceBlock>owner)._exports.remove()
-            return
-        try:
-            if self.accesses is not None:
-                self.accesses.finish()
-        finally:
-            if self._calls_release:
-                owner.release()
+        elif self.accesses is not None:
+            self.accesses.close()
+        elif self._calls_release:
+            owner.release()
 
     def __enter__(self):
         return self

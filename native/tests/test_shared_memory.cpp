@@ -1,0 +1,141 @@
+// Shared memory: what is attached is what was created, nobody can shrink or write what they must not, nothing leaks.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "driver/host/fault_plan.hpp"
+#include "driver/host/shared_memory.hpp"
+#include "tests/check.hpp"
+
+namespace tensormem {
+namespace {
+
+std::byte* bytes(std::uint64_t address) { return reinterpret_cast<std::byte*>(address); }
+
+int open_descriptors() {
+  int found = 0;
+  for (int fd = 0; fd < 256; ++fd) found += fcntl(fd, F_GETFD) >= 0;
+  return found;
+}
+
+int share(SharedMemory& memory, bool readonly) {
+  int fd = -1;
+  TM_CHECK(memory.duplicate(readonly, false, &fd).ok());
+  return fd;
+}
+
+TM_TEST("what is attached is the same memory, and every descriptor says so") {
+  SharedMemory mine;
+  TM_CHECK(mine.create(10'000, {}).ok() && mine.is_valid() && mine.sealed() && !mine.readonly());
+  std::memset(bytes(mine.address()), 7, 10'000);
+  const int fd = share(mine, false);
+  SharedMemory other;
+  TM_CHECK(other.attach(fd, {}).ok() && other.nbytes() == 10'000 && other.is_valid());
+  TM_CHECK(other.address() != mine.address() && bytes(other.address())[9'999] == std::byte{7});
+  bytes(other.address())[0] = std::byte{8};
+  TM_CHECK(bytes(mine.address())[0] == std::byte{8});
+  std::uint64_t device[2] = {};
+  std::uint64_t inode[2] = {};
+  TM_CHECK(mine.identify(&device[0], &inode[0]).ok() && other.identify(&device[1], &inode[1]).ok());
+  TM_CHECK(device[0] == device[1] && inode[0] == inode[1]);
+  close(fd);
+}
+
+TM_TEST("it cannot be made shorter or longer, and takes no more seals once it is shared") {
+  SharedMemory memory;
+  TM_CHECK(memory.create(4096, {}).ok());
+  TM_CHECK(ftruncate(memory.fd(), 0) != 0 && ftruncate(memory.fd(), 8192) != 0);
+  const int fd = share(memory, false);
+  TM_CHECK(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) != 0);
+  close(fd);
+}
+
+TM_TEST("what may only be read is attached to read alone, and its mapping stays so") {
+  SharedMemory mine;
+  TM_CHECK(mine.create(4096, {}).ok());
+  const int fd = share(mine, true);
+  TM_CHECK(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED);
+  SharedMemory other;
+  TM_CHECK(other.attach(fd, {}).code() == Code::invalid_argument && !other.is_open());
+  TM_CHECK(other.attach(fd, {.readonly = true}).ok() && other.readonly());
+  TM_CHECK(mprotect(bytes(other.address()), 4096, PROT_READ | PROT_WRITE) != 0);
+  close(fd);
+}
+
+TM_TEST("sealed against writers, only the first mapping writes") {
+  SharedMemory mine;
+  TM_CHECK(mine.create(4096, {.readers_only = true}).ok());
+  bytes(mine.address())[1] = std::byte{5};
+  TM_CHECK(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, mine.fd(), 0) == MAP_FAILED);
+  SharedMemory other;
+  TM_CHECK(other.attach(mine.fd(), {}).code() == Code::invalid_argument);
+  TM_CHECK(other.attach(mine.fd(), {.readonly = true}).ok() && bytes(other.address())[1] == std::byte{5});
+}
+
+TM_TEST("what can shrink, is too small or is no memory is refused and nothing is kept") {
+  const int before = open_descriptors();
+  const int unsealed = memfd_create("theirs", MFD_ALLOW_SEALING);
+  TM_CHECK(ftruncate(unsealed, 100) == 0);
+  SharedMemory memory;
+  TM_CHECK(memory.attach(unsealed, {}).code() == Code::invalid_argument);
+  TM_CHECK(memory.attach(unsealed, {.nbytes = 101, .trusted = true}).code() == Code::invalid_offset);
+  TM_CHECK(memory.attach(unsealed, {.trusted = true}).ok() && ftruncate(unsealed, 0) != 0);
+  memory.release();
+  close(unsealed);
+  int ends[2];
+  TM_CHECK(pipe(ends) == 0 && memory.attach(ends[0], {}).code() == Code::invalid_argument);
+  close(ends[0]);
+  close(ends[1]);
+  TM_CHECK(memory.attach(ends[0], {}).code() == Code::driver_error);
+  TM_CHECK(memory.create(0, {}).code() == Code::invalid_size);
+  TM_CHECK(memory.create(~0ULL, {}).code() == Code::invalid_size && memory.is_valid());
+  TM_CHECK(open_descriptors() == before);
+}
+
+TM_TEST("threads that ask first for the mapping to read get one and the same") {
+  for (int round = 0; round < 50; ++round) {
+    SharedMemory memory;
+    TM_CHECK(memory.create(4096, {}).ok());
+    std::atomic<std::uint64_t> seen{0};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i) {
+      threads.emplace_back([&] {
+        std::uint64_t address = 0;
+        std::uint64_t first = 0;
+        TM_CHECK(memory.reading_address(&address).ok());
+        TM_CHECK(seen.compare_exchange_strong(first, address) || first == address);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    TM_CHECK(seen.load() != memory.address());
+  }
+}
+
+TM_TEST("whichever system call fails, nothing is left open or mapped") {
+  const int before = open_descriptors();
+  for (std::uint64_t nth = 1;; ++nth) {
+    host::fault_plan::arm(host::SystemCall::any, nth, EMFILE);
+    {
+      SharedMemory memory;
+      SharedMemory other;
+      int fd = -1;
+      if (memory.create(5000, {}).ok() && memory.duplicate(true, false, &fd).ok()) {
+        (void)other.attach(fd, {.readonly = true}).ok();
+      }
+      if (fd >= 0) close(fd);
+      TM_CHECK(memory.is_valid() && other.is_valid());
+    }
+    const bool fired = host::fault_plan::has_fired();
+    host::fault_plan::disarm();
+    TM_CHECK(open_descriptors() == before);
+    if (!fired) break;
+  }
+}
+
+}  // namespace
+}  // namespace tensormem
