@@ -8,10 +8,12 @@ export PYTHON
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\): *## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
-demo: ## a short tour on this machine's own memory
+demo: ## a short tour on this machine's own memory, and a camera for three
 	@scripts/setup.sh build
 	@scripts/rebuild.sh
 	@.venv/bin/python examples/tour.py
+	@echo
+	@.venv/bin/python examples/camera_to_three.py
 
 test: ## all tests, native and Python, docs included (ARGS="-k streams" for some of the Python ones)
 	@scripts/test.sh $(ARGS)

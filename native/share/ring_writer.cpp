@@ -129,8 +129,8 @@ std::uint32_t RingWriter::claim_or_reap() {
 }
 
 std::uint32_t RingWriter::begin(std::uint64_t nanoseconds) {
-  TM_ASSERT(!writing_);
   if (is_forked()) return kNoSlot;
+  if (writing_.exchange(true, std::memory_order_acquire)) return kBusy;
   if (slot_ == kNoSlot) slot_ = claim_or_reap();
   if (slot_ == kNoSlot && nanoseconds != 0) {
     RingHeader& header = file_->header();
@@ -140,8 +140,9 @@ std::uint32_t RingWriter::begin(std::uint64_t nanoseconds) {
     if (slot_ == kNoSlot) os::wait_while(header.released, seen, std::min(nanoseconds, kGlance));
     if (slot_ == kNoSlot) slot_ = claim_or_reap();
   }
-  writing_ = slot_ != kNoSlot;
-  return slot_;
+  const std::uint32_t found = slot_;
+  if (found == kNoSlot) writing_.store(false, std::memory_order_release);
+  return found;
 }
 
 // --- Publishing --------------------------------------------------------------------------------------------------
@@ -149,14 +150,14 @@ std::uint32_t RingWriter::begin(std::uint64_t nanoseconds) {
 // A writer that never waits takes its next slot before it gives this one away: so it always has one, and what is too
 // much is dropped here.
 std::uint64_t RingWriter::publish(std::uint64_t timestamp) {
-  TM_ASSERT(writing_ && slot_ != kNoSlot);
-  writing_ = false;
+  TM_ASSERT(is_forked() || (writing_ && slot_ != kNoSlot));
   if (is_forked()) return 0;
   std::uint32_t next = kNoSlot;
   if (file_->format().when_full != WhenFull::wait) {
     next = claim_or_reap();
     if (next == kNoSlot) {
       file_->header().dropped.fetch_add(1);
+      abandon();
       return 0;
     }
   }
@@ -169,10 +170,11 @@ std::uint64_t RingWriter::publish(std::uint64_t timestamp) {
   file_->header().latest.store(number);
   file_->tell_readers();
   slot_ = next;
+  writing_.store(false, std::memory_order_release);
   return number;
 }
 
 // Kept in hand, also by one that waits: the next frame goes there.
-void RingWriter::abandon() { writing_ = false; }
+void RingWriter::abandon() { writing_.store(false, std::memory_order_release); }
 
 }  // namespace tensormem

@@ -4,9 +4,10 @@
 //   Memory order: a slot is taken by compare-exchange from 0 with acquire, which pairs with the release by which
 //   readers let go: their reads come before our writes. `publish` clears kWriting with release, which pairs with the
 //   acquire by which a reader takes the slot: our writes come before its reads.
-// Must not know: the frames' memory, Python. Use it from one thread at a time.
+// Must not know: the frames' memory, Python. One frame at a time is written; a second thread is told so.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -18,6 +19,7 @@ namespace tensormem {
 class RingWriter {
  public:
   static constexpr std::uint32_t kNoSlot = ~0U;
+  static constexpr std::uint32_t kBusy = ~0U - 1;
 
   // Null and no failure: another process writes.
   static Status attach(RingFilePtr file, std::unique_ptr<RingWriter>* writer);
@@ -26,13 +28,12 @@ class RingWriter {
   RingWriter& operator=(const RingWriter&) = delete;
 
   // A slot to write into, or kNoSlot when there was none for that long. The same one until it is published or
-  // abandoned. Sleeps a glance at most, then looks whether readers have died.
+  // abandoned. Sleeps a glance at most, then looks whether readers have died. kBusy: one is being written already.
   std::uint32_t begin(std::uint64_t nanoseconds);
   // Makes it the newest frame and gives its number; 0 when it had to be dropped.
   std::uint64_t publish(std::uint64_t timestamp);
   // The slot is as if it had never been taken.
   void abandon();
-  bool is_writing() const { return writing_; }
 
   // No frame follows: readers are told. Without it the writer's end looks like its death.
   void end();
@@ -49,8 +50,8 @@ class RingWriter {
   const RingFilePtr file_;
   const std::unique_ptr<MemberLock> lock_;
   std::uint64_t next_number_ = 1;
-  std::uint32_t slot_ = kNoSlot;  // the one with kWriting; no other has it
-  bool writing_ = false;
+  std::uint32_t slot_ = kNoSlot;      // the one with kWriting; no other has it
+  std::atomic<bool> writing_{false};  // taken by `begin`, given back by the other two
 };
 
 }  // namespace tensormem

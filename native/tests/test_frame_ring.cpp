@@ -165,6 +165,7 @@ TM_TEST("an abandoned frame is never seen, and its slot serves the next one") {
     const auto writer = writer_of(ring);
     const auto reader = reader_of(ring, ReadMode::latest);
     const std::uint32_t slot = writer->begin(0);
+    TM_CHECK(writer->begin(0) == RingWriter::kBusy);
     writer->abandon();
     TM_CHECK(read(*reader) == 0 && writer->begin(0) == slot && writer->publish(1) == 1 && read(*reader) == 1);
   }

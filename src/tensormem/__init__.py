@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         memories,
         mr,
         pools,
+        sharing,
         spaces,
         streams,
         tensor,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from tensormem.memories import Storage, TensorMemory
     from tensormem.mr import tag, use_resource
     from tensormem.pools import BlockCache, SharedBudget, TenantPool, VirtualMemoryPool
+    from tensormem.sharing import Channel, FrameRing
     from tensormem.spaces import (
         ComputeDevice,
         LogicalMemorySpace,
@@ -69,9 +71,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BlockCache",
+    "Channel",
     "ComputeDevice",
     "DType",
     "Event",
+    "FrameRing",
     "GrowableBuffer",
     "Image",
     "LogicalMemorySpace",
@@ -112,6 +116,7 @@ __all__ = [
     "pinned",
     "pools",
     "preferred_compute_devices",
+    "sharing",
     "spaces",
     "streams",
     "tag",
@@ -136,6 +141,7 @@ _HOMES = {
     **dict.fromkeys(("from_buffer", "from_dlpack", "from_fd", "from_file", "from_numpy", "from_pointer"), "tensor"),
     **dict.fromkeys(("BlockCache", "SharedBudget", "TenantPool", "VirtualMemoryPool"), "pools"),
     **dict.fromkeys(("Image", "PixelFormat", "image"), "images"),
+    **dict.fromkeys(("Channel", "FrameRing"), "sharing"),
     "TensormemError": "errors",
 }
 

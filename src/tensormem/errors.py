@@ -836,7 +836,7 @@ class WriterGone(SharingError, RuntimeError):
 
     __match_args__ = ("pid", "number")
     _says = "the writer of the frame ring, process {pid}, died after frame {number}"
-    _hint = "Read with wait_for_writer=True to wait for a new one, which calls ring.attach_writer()"
+    _hint = "Read with wait_for_writer=True to wait for a new one; ring.attach_writer makes this process the writer"
 
     def __init__(self, pid: int, number: int, *, what: str = "") -> None:
         self._keep(what, pid, number)

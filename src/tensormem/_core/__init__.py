@@ -11,6 +11,7 @@ from tensormem._core import dlpack as _dlpack
 from tensormem._core import drivers as _drivers
 from tensormem._core import elastic as _elastic
 from tensormem._core import faults as _faults
+from tensormem._core import frame_ring as _frame_ring
 from tensormem._core import gpus as _gpus
 from tensormem._core import growable_buffer as _growable_buffer
 from tensormem._core import identities as _identities
@@ -25,6 +26,7 @@ from tensormem._core import storages as _storages
 from tensormem._core import streams as _streams
 from tensormem._core import suballocators as _suballocators
 from tensormem._core import tenant_budgets as _tenant_budgets
+from tensormem._core import tensor_messages as _tensor_messages
 from tensormem._core import tensors as _tensors
 from tensormem._core import transfers as _transfers
 from tensormem._core import virtual_memory as _virtual_memory
@@ -154,3 +156,14 @@ copy_on_host = _transfers.copy_on_host
 check_same_layout = _transfers.same_layout
 install_transfers = _transfers.install
 tensors_overlap = _transfers.overlap
+
+RingFile = _frame_ring.RingFile
+RingReader = _frame_ring.RingReader
+RingWriter = _frame_ring.RingWriter
+SlotHold = _frame_ring.SlotHold
+
+MAX_MESSAGE_BYTES = _tensor_messages.MAX_MESSAGE_BYTES
+MessageFacts = _tensor_messages.MessageFacts
+describe_ring = _tensor_messages.describe_ring
+describe_tensor = _tensor_messages.describe_tensor
+parse_message = _tensor_messages.parse

@@ -1,0 +1,236 @@
+"""Owns: channels, which carry tensors and frame rings between processes: a description, and the descriptors beside it.
+
+Nothing is mapped before the message was checked, and every descriptor that came with a bad one is closed. Must not
+know: how bytes travel (unix_sockets), or what memory there is (memories).
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from collections.abc import Iterable
+from types import TracebackType
+from typing import NoReturn, Self, TypeVar
+
+from tensormem import errors
+from tensormem._core import MAX_MESSAGE_BYTES, MessageFacts, Tensor, describe_ring, describe_tensor, parse_message
+from tensormem.sharing import unix_sockets
+from tensormem.sharing.frame_ring import FrameRing
+from tensormem.tensor import from_fd
+
+__all__ = ["Channel", "ChannelListener"]
+
+_AnyChannel = TypeVar("_AnyChannel", bound="Channel")
+
+
+class Channel:
+    """One end of a connection between two processes that carries tensors of shared memory, without a copy.
+
+    `Channel.pair()` makes both ends, one of which goes to a child; `Channel.listen(path)` and `Channel.connect(path)`
+    find each other by a path, or by "@name", which is no file. Both sides look who the other is: a process of another
+    user is refused unless `uids` names it. Threads may share a channel; it goes through `multiprocessing` as well.
+
+    >>> import tensormem as tm
+    >>> here, there = tm.Channel.pair()
+    >>> with here, there:
+    ...     image = tm.zeros((480, 640, 3), "uint8", memory="shm")
+    ...     here.send(image[::2, ::2], readonly=True)
+    ...     seen = there.receive(timeout=1)
+    >>> seen.shape, seen.strides, seen.readonly, seen.aliases(image)
+    ((240, 320, 3), (3840, 6, 1), True, True)
+    """
+
+    def __init__(self, connection: socket.socket, *, uids: Iterable[int] | None = None) -> None:
+        """Over a connected Unix socket of the kind that keeps messages apart (SOCK_SEQPACKET), which is its own now."""
+        self._uids = unix_sockets.allowed_uids(uids)
+        kind = socket.SOCK_SEQPACKET
+        if connection.family != socket.AF_UNIX or connection.type & 0xF != kind:
+            raise errors.InvalidArgument("a channel needs a Unix socket that keeps messages apart (SOCK_SEQPACKET)")
+        unix_sockets.check_peer(connection, self._uids)
+        connection.setblocking(False)
+        self._socket = connection
+
+    @classmethod
+    def pair(cls) -> tuple[Self, Self]:
+        """Both ends of a new channel."""
+        first, second = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        return cls(first), cls(second)
+
+    @staticmethod
+    def listen(path: str | os.PathLike[str], *, uids: Iterable[int] | None = None) -> ChannelListener:
+        """Wait for others at a path (a file for this user alone), or at "@name". `uids`: who is let in."""
+        return ChannelListener(path, uids=uids)
+
+    @classmethod
+    def connect(
+        cls, path: str | os.PathLike[str], *, timeout: float | None = None, uids: Iterable[int] | None = None
+    ) -> Self:
+        """Connect to whoever listens there, if it runs as one of `uids`; by default as this user."""
+        return _own(cls, unix_sockets.connect(path, timeout), uids)
+
+    def fileno(self) -> int:
+        """The socket's descriptor, to be watched or inherited; -1 when closed."""
+        return self._socket.fileno()
+
+    @property
+    def closed(self) -> bool:
+        """Whether this end was closed."""
+        return self._socket.fileno() < 0
+
+    @property
+    def uids(self) -> frozenset[int]:
+        """Who may be at the other end."""
+        return self._uids
+
+    def send(self, thing: Tensor | FrameRing, readonly: bool = False, *, timeout: float | None = None) -> None:
+        """Share a tensor of shared memory, or a frame ring; with `readonly` the kernel lets the other end only read.
+
+        The memory stays ours as well: both sides see the same bytes. A tensor of other memory is refused, not copied.
+        """
+        self._check_open()
+        if isinstance(thing, FrameRing):
+            descriptors = thing.clone_fds(readonly=readonly)
+            message = describe_ring(thing.nbytes, bool(readonly or thing.readonly))
+        elif isinstance(thing, Tensor):
+            message = describe_tensor(thing, bool(readonly or thing.readonly))
+            descriptors = [thing.clone_fd(readonly=bool(readonly or thing.readonly))]
+        else:
+            raise errors.InvalidArgument(f"a channel carries tensors and frame rings, not {type(thing).__name__}")
+        try:
+            unix_sockets.send(self._socket, message, descriptors, timeout)
+        finally:
+            unix_sockets.close_all(descriptors)
+
+    def receive(self, *, timeout: float | None = None) -> Tensor:
+        """The next tensor. `ChannelClosed` when the other end is gone, `MalformedMessage` for what cannot be taken."""
+        facts, descriptors = self._receive(timeout, ring=False)
+        try:
+            tensor = from_fd(
+                descriptors[0],
+                facts.dtype,
+                facts.shape,
+                strides=facts.strides,
+                offset=facts.offset,
+                readonly=facts.readonly,
+            )
+            if tensor.storage.nbytes < facts.capacity:
+                raise errors.MalformedMessage(32, what="the file is smaller than the message says")
+            return tensor
+        finally:
+            unix_sockets.close_all(descriptors)
+
+    def receive_ring(self, *, timeout: float | None = None) -> FrameRing:
+        """The next frame ring, as `receive` gives the next tensor."""
+        facts, descriptors = self._receive(timeout, ring=True)
+        try:
+            return FrameRing.attach(descriptors[0], descriptors[1], readonly=facts.readonly)
+        finally:
+            unix_sockets.close_all(descriptors)
+
+    def _receive(self, timeout: float | None, *, ring: bool) -> tuple[MessageFacts, list[int]]:
+        self._check_open()
+        # One byte more than there may be, so that a message that is too long cannot be taken for one that is not.
+        message, descriptors = unix_sockets.receive(self._socket, MAX_MESSAGE_BYTES + 1, timeout)
+        try:
+            facts = parse_message(message)
+            if len(descriptors) != facts.descriptors:
+                counts = f"{facts.descriptors} descriptors belong to it, and {len(descriptors)} came"
+                raise errors.MalformedMessage(len(message), what=counts)
+            if facts.is_ring != ring:
+                kinds = ("a tensor came", "a frame ring came")
+                raise errors.MalformedMessage(10, what=f"{kinds[facts.is_ring]} where the other was asked for")
+            return facts, descriptors
+        except BaseException:
+            unix_sockets.close_all(descriptors)
+            raise
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise errors.ChannelClosed("this end was closed")
+
+    def close(self) -> None:
+        """Close this end; the other one hears of it. Once or many times. Memory that was received stays."""
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a channel travels as an argument of a multiprocessing process, or by its descriptor")
+
+    def __repr__(self) -> str:
+        return f"<Channel {'closed' if self.closed else self.fileno()}>"
+
+
+def _own(cls: type[_AnyChannel], connection: socket.socket, uids: Iterable[int] | None) -> _AnyChannel:
+    """A channel over a socket that is closed if it may not be one."""
+    try:
+        return cls(connection, uids=uids)
+    except BaseException:
+        connection.close()
+        raise
+
+
+class ChannelListener:
+    """Where others connect; made by `Channel.listen`. The file, if there is one, goes when it is closed.
+
+    >>> import tensormem as tm
+    >>> with tm.Channel.listen("@tensormem-example") as listener:
+    ...     client = tm.Channel.connect("@tensormem-example")
+    ...     with client, listener.accept(timeout=1) as server:
+    ...         client.send(tm.full(3, 7, "int8", memory="shm"))
+    ...         server.receive(timeout=1).tolist()
+    [7, 7, 7]
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, uids: Iterable[int] | None = None) -> None:
+        self._uids = unix_sockets.allowed_uids(uids)
+        self._path = path
+        self._socket, self._file = unix_sockets.listen(path)
+
+    def fileno(self) -> int:
+        """The socket's descriptor; -1 when closed."""
+        return self._socket.fileno()
+
+    def accept(self, *, timeout: float | None = None) -> Channel:
+        """The next one who connects. `ChannelRefused` when it runs as a user who is not let in; then accept again."""
+        end = unix_sockets.deadline(timeout)
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+                return _own(Channel, connection, self._uids)
+            except BlockingIOError:
+                unix_sockets.wait_until(self._socket, select.POLLIN, end, timeout, "nobody connected")
+            except OSError as error:
+                if isinstance(error, errors.TensormemError):
+                    raise
+                if self.fileno() < 0:
+                    raise errors.ChannelClosed("the listener was closed") from None
+                raise unix_sockets.failed("accept", error) from None
+
+    def close(self) -> None:
+        """Stop listening. Once or many times; channels that were accepted go on."""
+        if self.fileno() < 0:
+            return
+        self._socket.close()
+        if self._file is not None:
+            try:
+                facts = os.lstat(self._path)
+                if (facts.st_dev, facts.st_ino) == self._file:
+                    os.unlink(self._path)
+            except FileNotFoundError:
+                pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,169 @@
+"""Owns: one frame of a ring, in the hands of the reader who holds its slot or of the writer who fills it.
+
+Must not know: which slot is given to whom; the ring does.
+"""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Any, Self
+
+from tensormem import errors
+from tensormem._core import RingFile, RingWriter, SlotHold, Storage, Tensor, host_driver
+from tensormem.memories import TensorMemory
+from tensormem.spaces import main
+
+__all__ = ["Frame", "WritableFrame"]
+
+
+def _tensor(file: RingFile, memory: Tensor, slot: int, owner: object, readonly: bool) -> Tensor:
+    storage = Storage(
+        memory.ptr + slot * file.slot_bytes,
+        file.frame_bytes,
+        owner=owner,
+        space=main,
+        memory=TensorMemory.SHM,
+        device=(1, 0),
+        driver=host_driver(),
+        readonly=readonly,
+    )
+    return Tensor(storage, file.dtype, file.shape)
+
+
+class Frame:
+    """A frame that this process holds: nobody writes there before it is given back. Made by `FrameRing.read`.
+
+    It is given back at the end of a `with`, by `close()`, or when it is dropped. Arrays over its memory may live
+    longer: then the slot stays held until the last of them is gone, so what they show never changes.
+
+    >>> import tensormem as tm
+    >>> with tm.FrameRing(2, (2, 2), "uint8") as ring:
+    ...     with ring.write() as frame:
+    ...         _ = frame.tensor.fill_(5)
+    ...     with ring.read(timeout=1) as frame:
+    ...         frame.number, frame.dropped, frame.tensor.tolist()
+    (1, 0, [[5, 5], [5, 5]])
+    """
+
+    __slots__ = ("_tensor", "dropped", "number", "timestamp")
+
+    number: int
+    """Frames count from 1."""
+    timestamp: int
+    """When it was published, in nanoseconds of the monotonic clock, or what the writer set."""
+    dropped: int
+    """How many frames there were between the last one read here and this one."""
+
+    def __init__(self, file: RingFile, memory: Tensor, hold: SlotHold) -> None:
+        self.number, self.timestamp, self.dropped = hold.number, hold.timestamp, hold.dropped
+        self._tensor: Tensor | None = _tensor(file, memory, hold.slot, hold, readonly=True)
+
+    @property
+    def tensor(self) -> Tensor:
+        """The frame as a read-only tensor."""
+        if self._tensor is None:
+            raise errors.UseAfterFree(self.number, 0, what="the frame was given back")
+        return self._tensor
+
+    def numpy(self) -> Any:
+        """The frame as a read-only NumPy array, without a copy."""
+        return self.tensor.numpy()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was given back."""
+        return self._tensor is None
+
+    def close(self) -> None:
+        """Give it back. Once or many times; `BufferError` while arrays over it live."""
+        if self._tensor is not None:
+            self._tensor.close()
+            self._tensor = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except BufferError:
+            self._tensor = None  # the arrays hold it now
+
+    def __repr__(self) -> str:
+        return f"<Frame {self.number}{', given back' if self.closed else ''}>"
+
+
+class WritableFrame:
+    """The frame that is being written. Made by `FrameRing.write`: published at the end of a `with`, or abandoned there
+    when the body raised.
+
+    >>> import tensormem as tm
+    >>> with tm.FrameRing(2, 4, "float32") as ring:
+    ...     with ring.write() as frame:
+    ...         _ = frame.tensor.fill_(0.5)
+    ...     frame.number
+    1
+    """
+
+    def __init__(self, file: RingFile, memory: Tensor, writer: RingWriter, slot: int) -> None:
+        self._writer: RingWriter | None = writer
+        self._tensor: Tensor | None = _tensor(file, memory, slot, memory, readonly=False)
+        self.timestamp: int | None = None
+        """In nanoseconds, for readers; None: the moment at which it is published, of the monotonic clock."""
+        self.number = 0
+        """Its number, once it was published; 0 before, and when it was dropped or abandoned."""
+
+    @property
+    def tensor(self) -> Tensor:
+        """The frame as a tensor to write into. What is in it is an older frame, or zeros."""
+        if self._tensor is None:
+            raise errors.UseAfterFree(self.number, 0, what="the frame was published or abandoned")
+        return self._tensor
+
+    def numpy(self) -> Any:
+        """The frame as a NumPy array to write into. Do not write into it after the `with`: others read there."""
+        return self.tensor.numpy()
+
+    def publish(self) -> int:
+        """Make it the newest frame; its number, or 0 when the ring was full and it had to be dropped."""
+        when = time.monotonic_ns() if self.timestamp is None else self.timestamp
+        if type(when) is not int or not 0 <= when < 2**64:
+            raise errors.InvalidArgument(f"a timestamp is a number of nanoseconds from 0 on, not {when!r:.40}")
+        writer = self._finish()
+        if writer is None:
+            raise errors.UseAfterFree(self.number, 0, what="the frame was published or abandoned before")
+        self.number = writer.publish(when)
+        return self.number
+
+    def abandon(self) -> None:
+        """Give it up: no reader sees it. Once or many times."""
+        writer = self._finish()
+        if writer is not None:
+            writer.abandon()
+
+    def _finish(self) -> RingWriter | None:
+        writer, self._writer = self._writer, None
+        tensor, self._tensor = self._tensor, None
+        if tensor is not None and tensor.storage.export_count == 0:
+            tensor.close()
+        return writer
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._writer is None:
+            return
+        if kind is None:
+            self.publish()
+        else:
+            self.abandon()
+
+    def __del__(self) -> None:
+        if getattr(self, "_writer", None) is not None:
+            self.abandon()
