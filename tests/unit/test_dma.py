@@ -11,6 +11,7 @@ import tensormem as tm
 from tensormem import errors
 from tensormem.memories import dma, is_available
 from tensormem.memories.dma import descriptor, device, heaps, ioctls, names, udmabuf
+from tensormem.memories.dma.egl_image import DmaTexture, why_no_textures
 from tensormem.memories.dma.mapping import Mapping
 
 
@@ -46,7 +47,7 @@ def test_a_heap_or_udmabuf_by_name_is_refused_as_well() -> None:
 
 @pytest.mark.usefixtures("no_devices")
 def test_a_use_goes_on_to_the_next_kind_and_says_why() -> None:
-    tensor = tm.zeros(4, use="gpu", tag="frames", alignment=64)
+    tensor = tm.zeros(4, use="gpu")
     assert tensor.memory != "dma" and f"no dma: {dma.why_not()}" in tensor.memory_reason
 
 
@@ -137,6 +138,13 @@ def test_names_are_cut_at_whole_characters() -> None:
 def test_a_limit_that_cannot_be_read_is_no_limit() -> None:
     if not Path("/sys/module/udmabuf").exists():
         assert udmabuf.size_limit() is None
+
+
+def test_a_texture_over_other_memory_is_refused_and_a_missing_extension_is_named() -> None:
+    with pytest.raises(errors.InvalidArgument, match="of mem memory"):
+        DmaTexture(tm.zeros((2, 16, 4), "uint8"))
+    reason = why_no_textures()
+    assert reason is None or "EGL" in reason
 
 
 def test_rows_of_images_begin_at_multiples_of_64_bytes() -> None:

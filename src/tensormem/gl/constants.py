@@ -9,6 +9,7 @@ from typing import Final
 
 # ---- EGL 1.5, EGL_MESA_platform_surfaceless, EGL_EXT_platform_device ----
 EGL_NONE: Final = 0x3038
+EGL_VENDOR: Final = 0x3053
 EGL_EXTENSIONS: Final = 0x3055
 EGL_OPENGL_ES_API: Final = 0x30A0
 EGL_OPENGL_API: Final = 0x30A2
@@ -24,6 +25,15 @@ EGL_CONTEXT_OPENGL_PROFILE_MASK: Final = 0x30FD
 EGL_CONTEXT_OPENGL_CORE_PROFILE_BIT: Final = 0x0001
 EGL_PLATFORM_SURFACELESS_MESA: Final = 0x31DD
 EGL_PLATFORM_DEVICE_EXT: Final = 0x313F
+
+# ---- EGL_KHR_image_base, EGL_EXT_image_dma_buf_import ----
+EGL_HEIGHT: Final = 0x3056
+EGL_WIDTH: Final = 0x3057
+EGL_LINUX_DMA_BUF_EXT: Final = 0x3270
+EGL_LINUX_DRM_FOURCC_EXT: Final = 0x3271
+EGL_DMA_BUF_PLANE0_FD_EXT: Final = 0x3272
+EGL_DMA_BUF_PLANE0_OFFSET_EXT: Final = 0x3273
+EGL_DMA_BUF_PLANE0_PITCH_EXT: Final = 0x3274
 
 # ---- OpenGL 4.5 and OpenGL ES 3.2 ----
 GL_NO_ERROR: Final = 0

@@ -30,6 +30,8 @@ EGL: Final[dict[str, tuple[Any, ...]]] = {
     "eglGetCurrentDisplay": (_handle,),
     "eglQueryContext": (_uint, _handle, _handle, _int, _ints),
     "eglReleaseThread": (_uint,),
+    "eglCreateImageKHR": (_handle, _handle, _handle, _uint, _handle, _ints),
+    "eglDestroyImageKHR": (_uint, _handle, _handle),
 }
 
 GL: Final[dict[str, tuple[Any, ...]]] = {
@@ -53,6 +55,7 @@ GL: Final[dict[str, tuple[Any, ...]]] = {
     "glDeleteTextures": (None, _int, _uints),
     "glBindTexture": (None, _uint, _uint),
     "glTexImage2D": (None, _uint, _int, _int, _int, _int, _int, _uint, _uint, _handle),
+    "glEGLImageTargetTexture2DOES": (None, _uint, _handle),
     "glTexParameteri": (None, _uint, _uint, _int),
     "glTexSubImage2D": (None, _uint, _int, _int, _int, _int, _int, _uint, _uint, _handle),
     "glGetTexImage": (None, _uint, _int, _uint, _uint, _handle),

@@ -132,6 +132,7 @@ def test_who_may_not_is_told_whose_the_devices_are_and_which_group_to_join() -> 
 
 
 def test_a_use_falls_through_with_the_reasons_when_the_devices_are_closed() -> None:
+    is_available("pbo")  # loaded now: nobody may not read where the code is
     with nobody():
         tensor = tm.zeros(4, use="gpu")
     assert tensor.memory != "dma" and "no dma: /dev/dma_heap/system (mode 0600)" in tensor.memory_reason

@@ -1,7 +1,7 @@
 """Every promise of a kind of memory, kept by DMA-BUFs of a heap and of udmabuf."""
 
+from tensormem._core import live_identities
 from tensormem.memories import Storage, dma
-from tensormem.memories.dma import making
 from tensormem.testing.memories import MemoryConformance
 
 
@@ -10,7 +10,7 @@ class TestHeap(MemoryConformance):
         return dma.allocate(nbytes, heap="system")
 
     def live(self) -> int | None:
-        return making._identities.known
+        return live_identities()
 
 
 class TestUdmabuf(TestHeap):

@@ -8,8 +8,8 @@ import pytest
 
 import tensormem as tm
 from tensormem import errors
+from tensormem._core import live_identities
 from tensormem.memories import dma
-from tensormem.memories.dma import making
 from vm.guest.kernel_view import live_buffers, open_descriptors, protections, raw_buffer
 
 
@@ -102,12 +102,12 @@ def test_duplicates_and_further_imports_are_the_same_memory() -> None:
     assert tm.Tensor(first, "uint8", 9).aliases(tm.Tensor(second, "uint8", 9))
     other = dma.from_fd(raw_buffer(4096))
     assert other.id != first.id and not other.aliases(first)
-    known = making._identities.known
+    known = live_identities()
     first.close()
     assert dma.from_fd(fd).id == second.id
     second.close()
     third.close()
-    assert making._identities.known == known - 1
+    assert live_identities() == known - 1
     again = dma.from_fd(fd)
     assert again.id not in (first.id, other.id)
     os.close(fd)
@@ -130,7 +130,7 @@ def test_our_own_buffers_come_back_as_themselves() -> None:
 
 def test_many_imports_leave_nothing_behind() -> None:
     fd = raw_buffer(4096)
-    fds, live, known = open_descriptors(), live_buffers(), making._identities.known
+    fds, live, known = open_descriptors(), live_buffers(), live_identities()
     for number in range(100):
         storage = dma.from_fd(fd)
         with storage.map("rw") as mapped:
@@ -138,7 +138,7 @@ def test_many_imports_leave_nothing_behind() -> None:
         if number % 2:
             storage.close()
     del storage
-    assert (open_descriptors(), live_buffers(), making._identities.known) == (fds, live, known)
+    assert (open_descriptors(), live_buffers(), live_identities()) == (fds, live, known)
     os.close(fd)
     assert live_buffers() == live - 1
 

@@ -1,10 +1,13 @@
 """Descriptors over a Unix socket, to another process and back; and one that is killed leaves nothing behind."""
 
 import os
+import pickle
 import signal
 import socket
 import subprocess
 import sys
+from multiprocessing import resource_sharer
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
 import tensormem as tm
@@ -37,3 +40,26 @@ def test_two_processes_share_both_ways_and_a_killed_one_leaves_nothing() -> None
     given.close()
     frame.close()
     assert (live_buffers(), open_descriptors()) == (live, fds)
+
+
+def test_a_descriptor_of_unknown_kind_becomes_a_tensor_of_dma_memory() -> None:
+    frame = tm.full((4, 5), 7, "int16", memory="dma")
+    fd = frame.clone_fd()
+    again = tm.from_fd(fd, "int16", (4, 5))
+    reading = tm.from_fd(fd, "int16", (2, 5), strides=(10, 1), readonly=True)
+    os.close(fd)
+    assert again.memory == "dma" and again.aliases(frame) and reading.readonly
+    again.fill_(9)
+    assert reading.tolist() == [[9] * 5] * 2 and frame.tolist() == [[9] * 5] * 4
+
+
+def test_multiprocessing_hands_over_the_memory_and_not_a_copy() -> None:
+    frame = tm.full(1000, 3, "uint8", memory="dma")
+    fds = open_descriptors()
+    there = pickle.loads(ForkingPickler.dumps(frame[10:20]))
+    assert there.memory == "dma" and there.aliases(frame) and there.tolist() == [3] * 10
+    there.fill_(4)
+    assert frame[9:12].tolist() == [3, 4, 4]
+    del there
+    resource_sharer.stop()
+    assert open_descriptors() == fds

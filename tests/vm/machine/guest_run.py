@@ -12,6 +12,7 @@ from vm.machine import reporter, site
 from vm.machine.computer import RESULTS, Computer, Outcome
 from vm.machine.kernel import find_kernel
 from vm.machine.means import CACHE, MissingMeans
+from vm.machine.mesa import find_mesa
 
 TIME_LIMIT = 300.0
 """Seconds for a whole boot with all its tests; emulation on a busy machine takes a third of it."""
@@ -42,9 +43,9 @@ class GuestRun:
     def _boot(self) -> None:
         CACHE.mkdir(parents=True, exist_ok=True)
         computer = Computer(find_kernel(), site.shares(), site.links())
-        installed = site.install()
-        folder = Path(tempfile.mkdtemp(prefix="results-", dir=CACHE))
+        folder = Path(tempfile.mkdtemp(prefix="run-", dir=CACHE))  # inside the project, which the guest sees
         try:
+            installed = site.install(folder / "site")
             (folder / "arguments").write_text("\n".join(self._nodeids), encoding="utf-8")
             self._outcome = computer.boot(self._job(installed), folder, TIME_LIMIT)
             self._results = reporter.read(folder)
@@ -55,7 +56,7 @@ class GuestRun:
     def _job(self, installed: Path) -> str:
         plugins = "-p vm.machine.reporter -p pytest_timeout -p no:cacheprovider"
         pytest = f"-m pytest -q --durations=12 {plugins} --basetemp=/tmp/pytest --tb=short @{RESULTS}/arguments"
-        python = site.python_command(installed).replace("env -i ", "env -i PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 ")
+        python = site.python_command(installed, {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **find_mesa()})
         return f"cd {shlex.quote(str(site.ROOT))} && {python} {pytest}\n"
 
     def _epitaph(self, outcome: str) -> str:

@@ -5,21 +5,19 @@ Must not know: which tests run there.
 
 import compileall
 import os
-import shutil
+import shlex
 import sys
 from pathlib import Path
 
-from vm.machine.means import CACHE, MissingMeans, run
+from vm.machine.means import MissingMeans, run
 from vm.machine.ramdisk import Share
 
 ROOT = Path(__file__).resolve().parents[3]
 _LOADER = Path("/lib64/ld-linux-x86-64.so.2")
 
 
-def install() -> Path:
-    """A fresh installation of the editable build, as a folder for PYTHONPATH: the guest cannot rebuild anything."""
-    folder = CACHE / "site"
-    shutil.rmtree(folder, ignore_errors=True)
+def install(folder: Path) -> Path:
+    """Install the editable build below `folder`; gives the place for PYTHONPATH. The guest cannot rebuild anything."""
     tools = str(Path(sys.executable).parent)
     run(
         sys.executable,
@@ -50,10 +48,17 @@ def links() -> dict[str, str]:
     return found
 
 
-def python_command(site: Path) -> str:
+def python_command(site: Path, variables: dict[str, str]) -> str:
     """A line of shell that starts the interpreter with the environment's packages, and without its start-up hooks."""
     packages = [path for path in sys.path if path.endswith("site-packages")]
-    search = os.pathsep.join([str(site), *packages, str(ROOT / "tests")])
     executable = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
-    variables = f"HOME=/tmp PATH=/bin PYTHONPATH={search} PYTHONDONTWRITEBYTECODE=1 INSIDE_THE_MACHINE=1"
-    return f"env -i {variables} {executable} -S"
+    wanted = {
+        "HOME": "/tmp",
+        "PATH": "/bin",
+        "PYTHONPATH": os.pathsep.join([str(site), *packages, str(ROOT / "tests")]),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "INSIDE_THE_MACHINE": "1",
+        **variables,
+    }
+    assignments = [shlex.quote(f"{name}={value}") for name, value in wanted.items()]
+    return f"env -i {' '.join(assignments)} {shlex.quote(str(executable))} -S"

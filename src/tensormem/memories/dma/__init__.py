@@ -1,7 +1,7 @@
 """Owns: `dma`, memory that devices reach without a copy: DMA-BUFs of a heap, of udmabuf, or imported by descriptor.
 
 Reads from low to high: ioctls; device, sync, sync_file, names, descriptor, mapping; heaps, udmabuf, availability,
-buffer, identities; making. Must not know: tensors, and the other kinds of memory.
+buffer; making, egl_image. Must not know: tensors, and the other kinds of memory.
 """
 
 from tensormem.memories.dma.availability import why_not

@@ -81,8 +81,8 @@ class DmaBuffer:
         if self._fd >= 0:
             self.syncs.end(self._fd, mode)
 
-    def export_fd(self) -> int:
-        """A new descriptor of the same buffer, which the caller closes."""
+    def export_fd(self, *, trust: bool = False) -> int:
+        """A new descriptor of the same buffer, which the caller closes. Nobody can shrink it: trust changes nothing."""
         try:
             return fcntl.fcntl(self._open(), fcntl.F_DUPFD_CLOEXEC, 0)
         except OSError as refused:
@@ -105,9 +105,9 @@ class DmaBuffer:
             self.syncs.end_all(fd)
         finally:
             self._mapping.unmap()
-            os.close(fd)
             if self.when_released is not None:
                 self.when_released()
+            os.close(fd)
 
     # A collection of rings of objects runs this first, and empties the object before its storage can release it.
     __del__ = release

@@ -14,12 +14,12 @@ from operator import index
 from typing import SupportsIndex
 
 from tensormem import errors
-from tensormem._core import Storage, host_driver
+from tensormem._core import Storage, claim_identity, drop_identity, host_driver
+from tensormem.memories import processes
 from tensormem.memories.dma import heaps, ioctls, names, udmabuf
 from tensormem.memories.dma.availability import why_not
 from tensormem.memories.dma.buffer import DmaBuffer
 from tensormem.memories.dma.descriptor import Descriptor
-from tensormem.memories.dma.identities import Identities
 from tensormem.memories.kinds import TensorMemory
 from tensormem.spaces import LogicalMemorySpace, main
 from tensormem.units import parse_size
@@ -28,8 +28,6 @@ __all__ = ["allocate", "from_fd", "why_not"]
 
 UDMABUF = "udmabuf"
 """What `heap` is called to ask for memory of udmabuf."""
-
-_identities = Identities()
 
 
 def allocate(
@@ -85,7 +83,11 @@ def _check_alignment(alignment: SupportsIndex | None) -> None:
 
 
 def _storage(buffer: DmaBuffer, nbytes: int, reason: str, name: str | None = None) -> Storage:
-    def build(known: int | None) -> Storage:
+    try:
+        if name is not None:
+            buffer.set_name(name)
+        identity = claim_identity(buffer.identity)
+        buffer.when_released = partial(drop_identity, buffer.identity)
         return Storage(
             buffer.address,
             nbytes,
@@ -95,19 +97,12 @@ def _storage(buffer: DmaBuffer, nbytes: int, reason: str, name: str | None = Non
             device=(1, 0),
             driver=host_driver(),
             readonly=buffer.readonly,
-            id=known,
+            id=identity,
             reason=reason,
         )
-
-    try:
-        if name is not None:
-            buffer.set_name(name)
-        storage = _identities.make(buffer.identity, build)
     except BaseException:
         buffer.release()
         raise
-    buffer.when_released = partial(_identities.drop, buffer.identity)
-    return storage
 
 
 def _new_descriptor(nbytes: int, heap: str | None) -> tuple[int, str]:
@@ -134,3 +129,6 @@ def _from(heap: str, nbytes: int) -> int:
 
 def _title(heap: str) -> str:
     return heap if heap == UDMABUF else f"heap {heap}"
+
+
+processes.install()
