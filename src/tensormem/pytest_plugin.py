@@ -60,9 +60,7 @@ class _Watch:
     def result(self, test: str) -> Measured:
         counted = self.counts.allocation_counts
         leaked = self.blocks.get_allocated_bytes()
-        return Measured(
-            test, str(self.space), counted.peak_bytes, leaked, counted.total_count, counted.total_bytes
-        )
+        return Measured(test, str(self.space), counted.peak_bytes, leaked, counted.total_count, counted.total_bytes)
 
     def largest(self) -> str:
         """What is still out, the largest first."""
