@@ -226,7 +226,11 @@ def test_processes_killed_at_any_moment_leave_no_memory_and_no_names() -> None:
 
 
 def test_memory_that_peers_may_only_read_arrives_read_only() -> None:
-    tensor = tm.Tensor(allocate(6, "shm", peers="r"), "uint8", 6).fill_(1).as_readonly()
-    process, connection = start(shared_tensors.hold, give=tensor)
-    received(connection)
-    kill(process)
+    tensor = tm.Tensor(allocate(6, "shm", peers="r"), "uint8", 6).fill_(1)
+    here, there = SPAWN.Pipe()
+    process = SPAWN.Process(target=shared_tensors.answer, args=(tensor, there))
+    process.start()
+    assert received(here) == ("shm", (6,), (1,), "uint8", True, [1] * 6)
+    assert received(here) == "written"
+    process.join(TIME_LIMIT)
+    assert process.exitcode == 0 and tensor.tolist() == [1] * 6

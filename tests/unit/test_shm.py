@@ -98,6 +98,12 @@ def test_two_memories_are_never_the_same() -> None:
     os.close(fd)
 
 
+def test_identities_come_from_one_counter_for_all_kinds() -> None:
+    made = [tm.empty(4, memory=kind) for _ in range(20) for kind in ("mem", "shm")]
+    numbers = [tensor.storage.id for tensor in made]
+    assert numbers == sorted(set(numbers)) and not made[0].aliases(made[1])
+
+
 def test_a_copy_between_two_mappings_of_the_same_bytes_is_right() -> None:
     mine = tm.from_numpy(np.arange(8, dtype=np.uint8)).clone()
     shared = tm.empty(8, "uint8", memory="shm")

@@ -41,6 +41,7 @@ class SharedMemory {
   std::uint64_t address() const noexcept { return address_; }
   std::uint64_t nbytes() const noexcept { return nbytes_; }
   bool readonly() const noexcept { return readonly_; }
+  bool readers_only() const noexcept { return readers_only_; }
   bool sealed() const noexcept { return sealed_; }
   bool huge() const noexcept { return huge_; }
   int fd() const noexcept { return fd_; }

@@ -56,6 +56,7 @@ cdef extern from "driver/host/shared_memory.hpp" namespace "tensormem" nogil:
         uint64_t address()
         uint64_t nbytes()
         cbool readonly()
+        cbool readers_only()
         cbool sealed()
         cbool huge()
         cbool is_open()
@@ -101,6 +102,11 @@ cdef class SharedMemory:
     def readonly(self):
         """Whether the mapping cannot write."""
         return self.native.readonly()
+
+    @property
+    def readers_only(self):
+        """Whether everybody else may only read: what is exported cannot write."""
+        return self.native.readers_only()
 
     @property
     def sealed(self):

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from tensormem._core import Tensor
 from tensormem.dtypes import DType
+from tensormem.memories.descriptors import export_fd, storage_from_fd
 
 __all__ = ["install"]
 
@@ -34,12 +35,11 @@ def _reduce(tensor: Tensor) -> Any:
 
 
 def _layout(tensor: Tensor) -> tuple[tuple[int, ...], int, bool]:
-    return tensor.strides, tensor.offset, tensor.readonly
+    # Where only this process may write, the tensor arrives read-only.
+    return tensor.strides, tensor.offset, tensor.readonly or getattr(tensor.storage.owner, "readers_only", False)
 
 
 def _sent(tensor: Tensor) -> Any:
-    from tensormem.memories.descriptors import export_fd
-
     tensor.wait()
     # The processes of one program trust each other, also where the memory cannot be sealed.
     unsealed = getattr(tensor.storage.owner, "sealed", True) is False
@@ -68,8 +68,6 @@ def _rebuild(
     offset: int,
     readonly: bool,
 ) -> Tensor:
-    from tensormem.memories.descriptors import storage_from_fd
-
     fd = descriptor.detach()
     try:
         storage = storage_from_fd(fd, nbytes, readonly=readonly, trust=True)
