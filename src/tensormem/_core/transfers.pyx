@@ -128,21 +128,80 @@ def copy_into(to, source, *, stream=None):
 
 cdef TransferReport _quick(Tensor to, Tensor source):
     # Main memory on both sides, nothing under way, nothing shared: the common case. None where it is another.
+    cdef Storage left = to.storage
+    cdef Storage right = source.storage
+    if (left.space is not right.space or not left.host or not right.host or to._readonly or left._closed
+            or right._closed or left.pending is not None or right.pending is not None or left._id == right._id
+            or not _same(to, source)):
+        return None
+    if left.address < right.address + right.capacity and right.address < left.address + left.capacity:
+        return None
+    if left.accesses is not None or right.accesses is not None:
+        return _quick_bracketed(to, source)
+    _prepare_inline(right, Access.read)
+    _prepare_inline(left, Access.write)
+    return _run_quick(to, source, to.first, source.first)
+
+
+cdef TransferReport _quick_bracketed(Tensor to, Tensor source):
+    # The same where an owner is told of it. What is lent meanwhile cannot be closed.
+    cdef Lent written = _lend(to, "w")
+    cdef Lent read
+    try:
+        read = _lend(source, "r")
+        try:
+            return _run_quick(to, source, written.first, read.first)
+        finally:
+            read.give_back()
+    finally:
+        written.give_back()
+
+
+@cython.final
+@cython.freelist(8)
+cdef class Lent:
+    """The address of a tensor's first element, for as long as a copy takes."""
+
+    cdef Tensor tensor
+    cdef str mode
+    cdef uint64_t first
+
+    cdef int give_back(self) except -1:
+        cdef Storage storage = self.tensor.storage
+        try:
+            if storage.accesses is not None:
+                storage.accesses.end_planned(self.mode)
+        finally:
+            storage.exports.remove()
+        return 0
+
+
+cdef Lent _lend(Tensor tensor, str mode):
+    cdef Storage storage = tensor.storage
+    cdef Lent lent = Lent.__new__(Lent)
+    lent.tensor = tensor
+    lent.mode = mode
+    lent.first = tensor.first
+    if not storage.exports.add():
+        raise errors.UseAfterFree(storage._id, storage.address, what="the storage was closed")
+    try:
+        if storage.accesses is None:
+            _prepare_inline(storage, Access.write if mode == "w" else Access.read)
+        else:
+            lent.first = storage.accesses.begin_planned(mode) + (tensor.first - storage.address)
+    except BaseException:
+        storage.exports.remove()
+        raise
+    return lent
+
+
+cdef TransferReport _run_quick(Tensor to, Tensor source, uint64_t to_first, uint64_t source_first):
     cdef TransferReport report
     cdef CopyPlan plan
     cdef Storage left = to.storage
     cdef Storage right = source.storage
-    cdef int64_t start
-    if (left.space is not right.space or not left.host or not right.host or to._readonly or left._closed
-            or right._closed or left.pending is not None or right.pending is not None or left._id == right._id
-            or left.accesses is not None or right.accesses is not None or not _same(to, source)):
-        return None
-    if left.address < right.address + right.capacity and right.address < left.address + left.capacity:
-        return None
-    _prepare_inline(right, Access.read)
-    _prepare_inline(left, Access.write)
-    start = now_ns()
-    _plan(to, source, &plan)
+    cdef int64_t start = now_ns()
+    _plan(to, source, &plan, to_first, source_first)
     _run_inline(plan)
     report = TransferReport.__new__(TransferReport)
     report._seconds = (now_ns() - start) * 1e-9
@@ -215,7 +274,7 @@ def copy_on_host(Tensor to not None, Tensor source not None, Driver driver not N
     cdef Status status
     cdef StreamId queue = stream_id(stream, driver.native)
     cdef uint64_t nbytes
-    _plan(to, source, &plan)
+    _plan(to, source, &plan, to.first, source.first)
     nbytes = plan.nbytes()
     if nbytes == 0:
         return 0
@@ -239,7 +298,7 @@ def copy_by_driver(Tensor to not None, Tensor source not None, Driver driver not
     cdef int32_t outer = 0
     cdef StreamId queue = stream_id(stream, driver.native)
     cdef Status status
-    _plan(to, source, &plan)
+    _plan(to, source, &plan, to.first, source.first)
     if plan.run == 0:
         return 0
     if not as_box(plan, &box, &outer):
@@ -280,15 +339,15 @@ cdef extern from *:
                            StreamId stream) nogil
 
 
-cdef int _plan(Tensor to, Tensor source, CopyPlan* plan) except -1:
+cdef int _plan(Tensor to, Tensor source, CopyPlan* plan, uint64_t to_first, uint64_t source_first) except -1:
     cdef int64_t[64] to_steps
     cdef int64_t[64] source_steps
     cdef int64_t item = <int64_t>to.element.width.bytes()
     cdef int64_t[1] whole
     cdef StridedPlace left, right
     cdef int32_t i
-    left.address = to.first
-    right.address = source.first
+    left.address = to_first
+    right.address = source_first
     if to.element.width.packed:
         # Elements that share bytes lie without gaps on both sides.
         whole[0] = <int64_t>to.nbytes_()
