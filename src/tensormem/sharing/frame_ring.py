@@ -82,6 +82,8 @@ class FrameRing:
             raise errors.MemoryUnavailable(str(memory), "the frames of a ring are shared memory: shm")
         self._file = RingFile.create(frames, shape, dtype, str(WhenFull.parse(when_full)), str(ReadMode.parse(mode)))
         made = empty(self.nbytes, "uint8", memory="shm")
+        if made.memory != "shm":
+            raise errors.MemoryUnavailable("shm", made.memory_reason)
         fd = made.clone_fd()
         try:
             self._prepare(fd, writable=made, readonly=False)
@@ -103,12 +105,13 @@ class FrameRing:
 
     def _prepare(self, frames_fd: int, *, writable: Tensor | None, readonly: bool) -> None:
         self._readonly = readonly
-        self._readable: Tensor | None = from_fd(frames_fd, "uint8", self.nbytes, readonly=True)
         self._writable = writable
         self._writer: RingWriter | None = None
         self._reader: RingReader | None = None
         self._mode = ReadMode(self._file.mode)
+        readable = from_fd(frames_fd, "uint8", self.nbytes, readonly=True)
         self._frames_fd = os.dup(frames_fd)
+        self._readable: Tensor | None = readable  # last: with it, the ring is open
 
     # ---- What it is ----
 
