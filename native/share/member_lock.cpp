@@ -1,5 +1,6 @@
 #include "share/member_lock.hpp"
 
+#include <cerrno>
 #include <mutex>
 #include <vector>
 
@@ -57,9 +58,9 @@ void MemberLock::abandon_in_child() noexcept {
   if (const int own = fd_.exchange(-1); own >= 0) os::close(own);
 }
 
-bool MemberLock::try_lock(std::uint64_t byte) noexcept {
+int MemberLock::try_lock(std::uint64_t byte) noexcept {
   const int own = fd_.load();
-  return own >= 0 && os::lock_byte(own, byte) == 0;
+  return own >= 0 ? os::lock_byte(own, byte) : EAGAIN;
 }
 
 void MemberLock::unlock(std::uint64_t byte) noexcept {

@@ -19,8 +19,9 @@ class MemberLock {
   MemberLock(const MemberLock&) = delete;
   MemberLock& operator=(const MemberLock&) = delete;
 
-  // False when somebody else has it, or the system refuses. One's own byte would be given again: never ask for it.
-  bool try_lock(std::uint64_t byte) noexcept;
+  // 0 when it is ours; EAGAIN when somebody else has it; or why the system refuses. One's own byte would be given
+  // again: never ask for it.
+  int try_lock(std::uint64_t byte) noexcept;
   void unlock(std::uint64_t byte) noexcept;
   // Whether somebody else has it now. When the system does not say, they live: nothing is taken on a doubt.
   bool is_locked_by_another(std::uint64_t byte) noexcept;

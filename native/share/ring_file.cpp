@@ -164,7 +164,7 @@ std::uint32_t RingFile::reap_dead_readers(MemberLock& lock, std::uint32_t own) {
   std::uint32_t reaped = 0;
   for (std::uint32_t i = 0; i < kMaxReaders; ++i) {
     if (i == own || (members_[i].joined.load() == 0 && !holds_any(i))) continue;
-    if (!lock.try_lock(i)) continue;
+    if (lock.try_lock(i) != 0) continue;
     forget(i);
     lock.unlock(i);
     ++reaped;

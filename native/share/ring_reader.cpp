@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "base/invariant.hpp"
 #include "driver/host/os.hpp"
@@ -32,7 +33,10 @@ Status RingReader::attach(RingFilePtr file, ReadMode mode, std::unique_ptr<RingR
   reader->reset();
   file->reap_dead_readers(*lock, kMaxReaders + 1);
   for (std::uint32_t i = 0; i < kMaxReaders; ++i) {
-    if (file->member(i).joined.load() != 0 || !lock->try_lock(i)) continue;
+    if (file->member(i).joined.load() != 0) continue;
+    const int refused = lock->try_lock(i);
+    if (refused == EAGAIN) continue;  // somebody is joining or cleaning up there
+    if (refused != 0) return Status::driver_error(refused, "fcntl(F_OFD_SETLK)");
     std::unique_ptr<RingReader> made(new RingReader(std::move(file), std::move(lock), i, mode));
     made->join();
     *reader = std::move(made);

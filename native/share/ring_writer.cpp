@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "base/invariant.hpp"
 #include "driver/host/os.hpp"
@@ -23,7 +24,9 @@ Status RingWriter::attach(RingFilePtr file, std::unique_ptr<RingWriter>* writer)
   std::unique_ptr<MemberLock> lock;
   TM_TRY(MemberLock::open(file->fd(), &lock));
   writer->reset();
-  if (!lock->try_lock(RingFile::kWriterByte)) return {};
+  const int refused = lock->try_lock(RingFile::kWriterByte);
+  if (refused == EAGAIN) return {};
+  if (refused != 0) return Status::driver_error(refused, "fcntl(F_OFD_SETLK)");
   std::unique_ptr<RingWriter> made(new RingWriter(std::move(file), std::move(lock)));
   made->recover();
   *writer = std::move(made);

@@ -296,8 +296,11 @@ def test_ways_that_do_not_exist_are_refused(ring: tm.FrameRing) -> None:
         tm.FrameRing(2, 8, when_full="panic")
     with pytest.raises(errors.InvalidArgument, match="'latest', 'every'"):
         ring.as_readonly("newest")
-    with pytest.raises(errors.MemoryUnavailable, match="shm"):
-        tm.FrameRing(2, 8, memory="mem")
+    for kind in ("mem", "pbo"):
+        with pytest.raises(errors.MemoryUnavailable, match="shm or dma"):
+            tm.FrameRing(2, 8, memory=kind)
+    with pytest.raises(errors.InvalidMemoryType):
+        tm.FrameRing(2, 8, memory="potato")
 
 
 @pytest.mark.parametrize("timeout", [-1, "1", True, float("nan"), float("inf")])

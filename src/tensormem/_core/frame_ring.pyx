@@ -210,7 +210,11 @@ cdef class RingWriter:
 
     def publish(self, uint64_t timestamp):
         """Make the slot the newest frame; its number, or 0 when it was dropped."""
-        return self.native().publish(timestamp)
+        cdef NativeRingWriter* native = self.native()
+        cdef uint64_t number
+        with nogil:
+            number = native.publish(timestamp)
+        return number
 
     def abandon(self):
         """Give the slot up as it is."""

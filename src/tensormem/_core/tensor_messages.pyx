@@ -52,6 +52,8 @@ def describe_tensor(Tensor tensor not None, bint readonly):
     if tensor.storage is None:
         raise errors.InvalidArgument("this tensor was never made")
     tensor.storage.check_open()
+    if tensor.element.width.bits % 8 and not tensor.element.width.packed:
+        raise errors.NotSupported("sending elements of less than a byte that have a byte each")
     message.kind = MessageKind.tensor
     message.flags = kMessageReadOnly if readonly else 0
     message.dtype.code, message.dtype.bits = tensor.element.code, tensor.element.bits

@@ -90,8 +90,8 @@ class Channel:
         """
         self._check_open()
         if isinstance(thing, FrameRing):
-            descriptors = thing.clone_fds(readonly=readonly)
             message = describe_ring(thing.nbytes, bool(readonly or thing.readonly))
+            descriptors = thing.clone_fds(readonly=readonly)
         elif isinstance(thing, Tensor):
             message = describe_tensor(thing, bool(readonly or thing.readonly))
             descriptors = [thing.clone_fd(readonly=bool(readonly or thing.readonly))]

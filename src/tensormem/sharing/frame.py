@@ -17,16 +17,37 @@ from tensormem.spaces import main
 __all__ = ["Frame", "WritableFrame"]
 
 
-def _tensor(file: RingFile, memory: Tensor, slot: int, owner: object, readonly: bool) -> Tensor:
+class _BracketedSlot:
+    """The owner of a frame in memory whose CPU accesses have a beginning and an end: those are the whole buffer's."""
+
+    def __init__(self, memory: Tensor, offset: int, hold: SlotHold | None) -> None:
+        self._memory, self._offset, self._hold = memory, offset, hold
+
+    def begin_access(self, mode: str) -> int:
+        base: int = self._memory.storage.owner.begin_access(mode)
+        return base + self._offset
+
+    def end_access(self, mode: str) -> None:
+        self._memory.storage.owner.end_access(mode)
+
+    def release(self) -> None:
+        if self._hold is not None:
+            self._hold.release()
+
+
+def _tensor(file: RingFile, memory: Tensor, slot: int, hold: SlotHold | None) -> Tensor:
+    """The slot as a tensor: read-only for one who holds it, writable for the writer."""
+    offset = slot * file.slot_bytes
+    plain = memory.memory == TensorMemory.SHM
     storage = Storage(
-        memory.ptr + slot * file.slot_bytes,
+        memory.ptr + offset,
         file.frame_bytes,
-        owner=owner,
+        owner=(hold or memory) if plain else _BracketedSlot(memory, offset, hold),
         space=main,
-        memory=TensorMemory.SHM,
+        memory=memory.memory,
         device=(1, 0),
         driver=host_driver(),
-        readonly=readonly,
+        readonly=hold is not None,
     )
     return Tensor(storage, file.dtype, file.shape)
 
@@ -57,7 +78,7 @@ class Frame:
 
     def __init__(self, file: RingFile, memory: Tensor, hold: SlotHold) -> None:
         self.number, self.timestamp, self.dropped = hold.number, hold.timestamp, hold.dropped
-        self._tensor: Tensor | None = _tensor(file, memory, hold.slot, hold, readonly=True)
+        self._tensor: Tensor | None = _tensor(file, memory, hold.slot, hold)
 
     @property
     def tensor(self) -> Tensor:
@@ -110,7 +131,7 @@ class WritableFrame:
 
     def __init__(self, file: RingFile, memory: Tensor, writer: RingWriter, slot: int) -> None:
         self._writer: RingWriter | None = writer
-        self._tensor: Tensor | None = _tensor(file, memory, slot, memory, readonly=False)
+        self._tensor: Tensor | None = _tensor(file, memory, slot, None)
         self.timestamp: int | None = None
         """In nanoseconds, for readers; None: the moment at which it is published, of the monotonic clock."""
         self.number = 0

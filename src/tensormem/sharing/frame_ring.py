@@ -15,6 +15,7 @@ from typing import NamedTuple, NoReturn, Self, SupportsIndex
 from tensormem import errors
 from tensormem._core import RingFile, RingReader, RingWriter, Tensor, empty
 from tensormem.dtypes import DType
+from tensormem.memories import TensorMemory
 from tensormem.sharing.frame import Frame, WritableFrame
 from tensormem.sharing.ways import ReadMode, WhenFull
 from tensormem.tensor import from_fd
@@ -57,7 +58,7 @@ class FrameRing:
     does when `frames` frames are unread or in use: "overwrite" the oldest that nobody holds, "drop" the new one, or
     "wait". A ring goes to others through `multiprocessing`, a `Channel`, or by its two descriptors; `as_readonly()` is
     the one to give to readers: the kernel keeps them from writing frames. A process that is killed at any moment,
-    writer or reader, leaves a ring that works.
+    writer or reader, leaves a ring that works. With `memory="dma"` the frames are one DMA-BUF, for hardware as well.
 
     >>> import tensormem as tm
     >>> with tm.FrameRing(3, (1080, 1920, 3), "uint8") as ring:
@@ -78,10 +79,12 @@ class FrameRing:
         mode: ReadMode | str = "latest",
         when_full: WhenFull | str = "overwrite",
     ) -> None:
-        if memory != "shm":
-            raise errors.MemoryUnavailable(str(memory), "the frames of a ring are shared memory: shm")
+        if TensorMemory(memory) not in (TensorMemory.SHM, TensorMemory.DMA):
+            raise errors.MemoryUnavailable(str(memory), "the frames of a ring are in shm or dma, which can be shared")
         self._file = RingFile.create(frames, shape, dtype, str(WhenFull.parse(when_full)), str(ReadMode.parse(mode)))
-        made = empty(self.nbytes, "uint8", memory="shm")
+        made = empty(self.nbytes, "uint8", memory=memory)
+        if made.memory != memory:
+            raise errors.MemoryUnavailable(str(memory), made.memory_reason)
         fd = made.clone_fd()
         try:
             self._prepare(fd, writable=made, readonly=False)
@@ -103,12 +106,13 @@ class FrameRing:
 
     def _prepare(self, frames_fd: int, *, writable: Tensor | None, readonly: bool) -> None:
         self._readonly = readonly
-        self._readable: Tensor | None = from_fd(frames_fd, "uint8", self.nbytes, readonly=True)
         self._writable = writable
         self._writer: RingWriter | None = None
         self._reader: RingReader | None = None
         self._mode = ReadMode(self._file.mode)
+        readable = from_fd(frames_fd, "uint8", self.nbytes, readonly=True)
         self._frames_fd = os.dup(frames_fd)
+        self._readable: Tensor | None = readable  # last: with it, the ring is open
 
     # ---- What it is ----
 
@@ -243,7 +247,9 @@ class FrameRing:
         """Duplicates of the two descriptors, which are the caller's; the frames' read-only if asked or if ours is."""
         self._check_open()
         assert self._readable is not None
-        frames = self._readable.clone_fd(readonly=True) if readonly or self._readonly else os.dup(self._frames_fd)
+        # A DMA-BUF has no descriptor that may only be read: there, a reader is held to it by its own mapping alone.
+        enforced = (readonly or self._readonly) and self._readable.memory == TensorMemory.SHM
+        frames = self._readable.clone_fd(readonly=True) if enforced else os.dup(self._frames_fd)
         try:
             return [os.dup(self._file.fd), frames]
         except OSError:

@@ -87,7 +87,8 @@ def _remove_deserted(address: bytes) -> bool:
         try:
             probe.connect(address)
         except ConnectionRefusedError:
-            os.unlink(address)
+            if os.lstat(address).st_ino == facts.st_ino:  # and not one that another process has put there meanwhile
+                os.unlink(address)
             return True
     return False
 
