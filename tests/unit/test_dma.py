@@ -51,6 +51,24 @@ def test_a_use_goes_on_to_the_next_kind_and_says_why() -> None:
     assert tensor.memory != "dma" and f"no dma: {dma.why_not()}" in tensor.memory_reason
 
 
+def test_contiguous_heaps_come_first_and_special_ones_only_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heaps, "FOLDER", str(tmp_path))
+    monkeypatch.setattr(udmabuf, "DEVICE", "/dev/udmabuf_elsewhere")
+    (tmp_path / "protected").touch()
+    assert "(protected) are for special purposes" in (dma.why_not() or "")
+    for name in ("system", "linux,cma", "reserved"):
+        (tmp_path / name).touch()
+    assert dma.list_heaps() == ["linux,cma", "protected", "reserved", "system"]
+    assert heaps.preferred_heaps() == ["linux,cma", "reserved", "system"]
+    with pytest.raises(errors.MemoryUnavailable, match="this machine has linux,cma, protected, reserved, system"):
+        dma.allocate(64, heap="other")
+    with pytest.raises(errors.DriverError) as caught:
+        dma.allocate(64, heap="linux,cma")  # a plain file, which answers no question
+    assert caught.value.name == "ENOTTY"
+
+
 def test_sizes_and_spaces_are_checked_before_anything_is_opened() -> None:
     for wrong in (0, -1, 2**63, "12 potatoes", 1.5, True):
         with pytest.raises(errors.InvalidSize):

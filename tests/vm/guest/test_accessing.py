@@ -16,7 +16,7 @@ import pytest
 import tensormem as tm
 from tensormem import errors
 from tensormem.memories import Storage, dma
-from vm.guest.kernel_view import live_buffers, protections, traced_syncs
+from vm.guest.kernel_view import live_buffers, open_descriptors, protections, traced_syncs
 
 MODES = ["r", "w", "rw"]
 
@@ -116,12 +116,16 @@ def test_a_mapping_that_cannot_be_made_starts_nothing() -> None:
     storage = dma.allocate("32MiB")
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    fds, live = open_descriptors(), live_buffers()
     resource.setrlimit(resource.RLIMIT_AS, (used + (16 << 20), hard))
     try:
         with pytest.raises(errors.DriverError) as caught:
             storage.map("r")
+        with pytest.raises(errors.DriverError):
+            dma.allocate("32MiB")
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    assert (open_descriptors(), live_buffers()) == (fds, live)
     assert caught.value.name == "ENOMEM" and storage.owner.syncs.started.total() == 0
     with storage.map("r") as mapped:
         assert mapped.nbytes == 32 << 20

@@ -39,6 +39,14 @@ def test_a_texture_shows_the_bytes_of_the_buffer_without_a_copy(heap: str, forma
         assert texture.download(target).tolist()[2][3][0] == 99
 
 
+def test_an_image_of_dma_memory_has_rows_that_can_be_imported() -> None:
+    image = tm.image(5, 3, "rgba", memory="dma", heap="system", name="odd width")
+    assert image.pitch == dma.row_pitch_alignment
+    image.tensor.fill_(11)
+    with DmaTexture(image.tensor, "rgba8") as texture:
+        assert texture.download(tm.zeros((3, 5, 4), "uint8")).tolist() == image.tensor.tolist()
+
+
 def test_what_opengl_writes_is_in_the_buffer() -> None:
     image = frame_of("system")
     with DmaTexture(image, "rgba8") as texture:

@@ -4,6 +4,7 @@ The archive is the one this machine's own apt configuration names; apt checks th
 the cache of the project. Must not know: which packages are wanted.
 """
 
+import shutil
 from pathlib import Path
 
 from vm.machine.means import CACHE, MissingMeans, run
@@ -64,11 +65,12 @@ class Archive:
     def fetch(self, packages: list[str], folder: Path) -> None:
         """Unpack these packages into `folder`, all of them or none."""
         downloads = self._home / "packages"
-        downloads.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(downloads, ignore_errors=True)  # what an interrupted run left
+        downloads.mkdir(parents=True)
         self._apt("apt-get", "-q", "download", *packages, cwd=downloads)
         for file in sorted(downloads.glob("*.deb")):
             run("dpkg-deb", "-x", file, folder)
-            file.unlink()
+        shutil.rmtree(downloads)
 
     def _apt(self, program: str, *arguments: str, cwd: Path | None = None, check: bool = True) -> str:
         places = {

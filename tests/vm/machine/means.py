@@ -3,12 +3,24 @@
 Must not know: the parts.
 """
 
+import fcntl
 import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 CACHE = Path(__file__).resolve().parents[3] / ".cache" / "vm"
 """Where everything is kept that takes long to fetch or to build."""
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """One session at a time: another one may be filling the same cache."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with open(CACHE / "lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 class MissingMeans(Exception):

@@ -46,9 +46,9 @@ class DmaBuffer:
             self.nbytes = facts.nbytes
             self.identity: tuple[int, int] = facts.identity
             self.syncs = Syncs()
-            self._fd = facts.fd
             self._mapping = Mapping(fd, facts.nbytes)
             self.address = self._mapping.address(writable=not readonly)
+            self._fd = facts.fd  # last: from now on it is `release` that closes it
         except BaseException:
             os.close(fd)
             raise

@@ -40,9 +40,7 @@ def why_no_textures(context: GlContext | None = None) -> str | None:
         return reason
     if _IMPORT not in display().extensions:
         vendor = (library().eglQueryString(display().handle, c.EGL_VENDOR) or b"").decode("ascii", "replace")
-        return (
-            f"EGL of this machine ({vendor}) does not offer {_IMPORT}; Mesa does from version 24, with a driver for it"
-        )
+        return f"EGL of this machine ({vendor}) does not offer {_IMPORT}; that of a newer driver may"
     used = GlContext.default() if context is None else context
     return None if _TARGET in used.extensions else f"{used!r} does not offer {_TARGET}"
 

@@ -59,18 +59,19 @@ def memory_left() -> int:
     >>> memory_left() > 0
     True
     """
-    with open("/proc/meminfo", encoding="ascii") as lines:
-        kibibytes = {name: int(value.split()[0]) for name, _, value in (line.partition(":") for line in lines)}
+    try:
+        with open("/proc/meminfo", encoding="utf-8") as lines:
+            kibibytes = {name: int(value.split()[0]) for name, _, value in (line.partition(":") for line in lines)}
+    except OSError as refused:
+        raise ioctls.failure(refused, "reading /proc/meminfo") from None
     return (kibibytes["MemAvailable"] + kibibytes.get("SwapFree", 0)) << 10
 
 
 def allocate_from_heap(name: str, nbytes: int) -> int:
     """A new descriptor of a DMA-BUF of at least `nbytes`, zeroed."""
     path = heap_path(name)
-    left = memory_left()
-    if name == "system" and nbytes > left:
-        # The kernel would try, page by page, and end other processes before it gives up.
-        raise errors.OutOfMemory(nbytes, left, left, what=f"heap {name} takes what the whole system has")
+    if name == "system":
+        _check_room(nbytes)
     try:
         heap = open_device(path)
     except OSError as refused:
@@ -83,3 +84,10 @@ def allocate_from_heap(name: str, nbytes: int) -> int:
         raise ioctls.failure(refused, f"DMA_HEAP_IOCTL_ALLOC of {nbytes} bytes from heap {name}") from None
     finally:
         os.close(heap)
+
+
+def _check_room(nbytes: int) -> None:
+    # The kernel would try, page by page, and end other processes before it gives up.
+    left = memory_left()
+    if nbytes > left:
+        raise errors.OutOfMemory(nbytes, left, left, what="heap system takes from what all processes have")

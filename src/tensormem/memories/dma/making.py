@@ -65,15 +65,19 @@ def from_fd(fd: SupportsIndex, nbytes: SupportsIndex | str | None = None, readon
     A duplicate of the descriptor is taken; the caller keeps his. The first `nbytes` of it are used, or all. What is no
     DMA-BUF, too small, or may only be read without `readonly=True`, is refused.
     """
-    facts = Descriptor.inspect(fd)
-    size = facts.nbytes if nbytes is None else parse_size(nbytes)
-    if not 0 < size <= facts.nbytes:
-        raise errors.InvalidSize(nbytes, what=f"the DMA-BUF has {facts.nbytes} bytes")
+    given = Descriptor.inspect(fd)
+    size = None if nbytes is None else parse_size(nbytes)
     try:
-        mine = fcntl.fcntl(facts.fd, fcntl.F_DUPFD_CLOEXEC, 0)
+        mine = fcntl.fcntl(given.fd, fcntl.F_DUPFD_CLOEXEC, 0)
     except OSError as refused:
-        raise ioctls.failure(refused, f"dup of descriptor {facts.fd}") from None
-    return _storage(DmaBuffer(mine, readonly=readonly), size, "imported by descriptor")
+        raise ioctls.failure(refused, f"dup of descriptor {given.fd}") from None
+    # It is the duplicate whose size counts: the number may be another file's by now.
+    buffer = DmaBuffer(mine, readonly=readonly)
+    wanted = buffer.nbytes if size is None else size
+    if not 0 < wanted <= buffer.nbytes:
+        buffer.release()
+        raise errors.InvalidSize(nbytes, what=f"the DMA-BUF has {buffer.nbytes} bytes")
+    return _storage(buffer, wanted, "imported by descriptor")
 
 
 def _check_alignment(alignment: SupportsIndex | None) -> None:
