@@ -19,6 +19,7 @@ from tensormem._core import interop as _interop
 from tensormem._core import leaves as _leaves
 from tensormem._core import maps as _maps
 from tensormem._core import observers as _observers
+from tensormem._core import plans as _plans
 from tensormem._core import resources as _resources
 from tensormem._core import shared_budget as _shared_budget
 from tensormem._core import shared_memory as _shared_memory
@@ -66,6 +67,11 @@ ArenaMemoryResource = _suballocators.ArenaMemoryResource
 BinningMemoryResource = _suballocators.BinningMemoryResource
 FixedSizeMemoryResource = _suballocators.FixedSizeMemoryResource
 PoolMemoryResource = _suballocators.PoolMemoryResource
+
+AbstractMemoryResource = _plans.AbstractMemoryResource
+PlannedMemoryResource = _plans.PlannedMemoryResource
+make_plan = _plans.make_plan
+plan_is_sound = _plans.is_sound
 
 AlignedResourceAdaptor = _adaptors.AlignedResourceAdaptor
 BudgetReservation = _adaptors.BudgetReservation

@@ -4,6 +4,8 @@ import click
 
 import tensormem
 from tensormem.cli.doctor import doctor
+from tensormem.cli.plan import plan
+from tensormem.cli.replay import replay
 from tensormem.cli.selftest import selftest
 
 
@@ -14,4 +16,6 @@ def cli() -> None:
 
 
 cli.add_command(doctor)
+cli.add_command(plan)
+cli.add_command(replay)
 cli.add_command(selftest)

@@ -13,6 +13,7 @@ from tensormem.mr.current import (
 )
 from tensormem.mr.profiler import MemoryRecord, ProfilerRecords, memory_stats, profiler
 from tensormem.mr.resources import (
+    AbstractMemoryResource,
     Access,
     AlignedResourceAdaptor,
     AllocTag,
@@ -43,6 +44,7 @@ from tensormem.mr.resources import (
     MemorySink,
     OutstandingBlock,
     PinnedMemoryResource,
+    PlannedMemoryResource,
     PoolMemoryResource,
     PrefetchResourceAdaptor,
     PressureResourceAdaptor,
@@ -54,6 +56,7 @@ from tensormem.mr.resources import (
 )
 
 __all__ = [
+    "AbstractMemoryResource",
     "Access",
     "AlignedResourceAdaptor",
     "AllocTag",
@@ -85,6 +88,7 @@ __all__ = [
     "MemorySink",
     "OutstandingBlock",
     "PinnedMemoryResource",
+    "PlannedMemoryResource",
     "PoolMemoryResource",
     "PrefetchResourceAdaptor",
     "PressureResourceAdaptor",

@@ -4,6 +4,7 @@ The code is in the compiled core. Must not know: which of them is current.
 """
 
 from tensormem._core import (
+    AbstractMemoryResource,
     Access,
     AlignedResourceAdaptor,
     AllocTag,
@@ -34,6 +35,7 @@ from tensormem._core import (
     MemorySink,
     OutstandingBlock,
     PinnedMemoryResource,
+    PlannedMemoryResource,
     PoolMemoryResource,
     PrefetchResourceAdaptor,
     PressureResourceAdaptor,
@@ -45,6 +47,7 @@ from tensormem._core import (
 )
 
 __all__ = [
+    "AbstractMemoryResource",
     "Access",
     "AlignedResourceAdaptor",
     "AllocTag",
@@ -75,6 +78,7 @@ __all__ = [
     "MemorySink",
     "OutstandingBlock",
     "PinnedMemoryResource",
+    "PlannedMemoryResource",
     "PoolMemoryResource",
     "PrefetchResourceAdaptor",
     "PressureResourceAdaptor",

@@ -1,0 +1,147 @@
+// Plans: the checker sees what collides, the search agrees with trying everything, and everyone is deterministic.
+#include <algorithm>
+#include <numeric>
+
+#include "plan/exact_search.hpp"
+#include "plan/greedy.hpp"
+#include "plan/plan_check.hpp"
+#include "plan/plan_random.hpp"
+#include "plan/planner.hpp"
+#include "tests/check.hpp"
+
+using namespace tensormem;
+
+namespace {
+
+PlanItems random_items(PlanRandom& random, std::size_t count, std::int64_t end, std::int64_t largest) {
+  PlanItems items;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto lower = static_cast<std::int64_t>(random.next() % static_cast<std::uint64_t>(end));
+    const auto life = static_cast<std::int64_t>(random.next() % static_cast<std::uint64_t>(end - lower));
+    items.push_back({lower, lower + 1 + life, 1 + static_cast<std::int64_t>(random.next() % largest)});
+  }
+  return items;
+}
+
+bool live_at_once(const PlanItem& a, const PlanItem& b) { return a.lower < b.upper && b.lower < a.upper; }
+
+// Every order, each item as low as it can be above those before it: one of them is the best there is.
+std::int64_t lowest_by_trying_everything(const PlanItems& items) {
+  std::vector<std::size_t> order(items.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::int64_t lowest = INT64_MAX;
+  do {
+    Offsets offsets(items.size());
+    std::int64_t height = 0;
+    for (std::size_t k = 0; k < order.size(); ++k) {
+      for (std::size_t below = 0; below < k; ++below) {
+        const std::size_t other = order[below];
+        if (live_at_once(items[order[k]], items[other]))
+          offsets[order[k]] = std::max(offsets[order[k]], offsets[other] + items[other].size);
+      }
+      height = std::max(height, offsets[order[k]] + items[order[k]].size);
+    }
+    lowest = std::min(lowest, height);
+  } while (std::ranges::next_permutation(order).found);
+  return lowest;
+}
+
+bool is_sound_by_pairs(const PlanItems& items, const Offsets& offsets, std::int64_t height) {
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (offsets[i] < 0 || offsets[i] + items[i].size > height) return false;
+    for (std::size_t j = 0; j < i; ++j) {
+      const bool apart = offsets[i] + items[i].size <= offsets[j] || offsets[j] + items[j].size <= offsets[i];
+      if (live_at_once(items[i], items[j]) && !apart) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+TM_TEST("the checker agrees with a look at every pair") {
+  PlanRandom random(11);
+  int sound = 0;
+  for (int round = 0; round < 3000; ++round) {
+    const PlanItems items = random_items(random, 1 + random.next() % 5, 8, 4);
+    Offsets offsets;
+    for (std::size_t i = 0; i < items.size(); ++i) offsets.push_back(static_cast<std::int64_t>(random.next() % 12) - 1);
+    const bool expected = is_sound_by_pairs(items, offsets, 12);
+    sound += expected ? 1 : 0;
+    TM_CHECK(plan_is_sound(items, offsets, 12) == expected);
+  }
+  TM_CHECK(sound > 100 && sound < 2900);
+}
+
+TM_TEST("greedy plans are sound in every order, also of many items") {
+  PlanRandom random(5);
+  const PlanItems items = random_items(random, 3000, 2000, 1000);
+  const Cliques cliques(items);
+  Greedy greedy(items, cliques);
+  for (int number = 0; number < Greedy::kOrders; ++number) {
+    for (const Fit fit : {Fit::lowest, Fit::tightest}) {
+      Placement placement;
+      greedy.place(greedy.order(number), fit, &placement);
+      TM_CHECK(plan_is_sound(items, placement.offsets, placement.height));
+      TM_CHECK(!plan_is_sound(items, placement.offsets, placement.height - 1));
+      TM_CHECK(placement.height >= cliques.bound());
+    }
+  }
+}
+
+TM_TEST("the exact search finds what is possible and refuses what is not") {
+  PlanRandom random(3);
+  int above_bound = 0;
+  for (int round = 0; round < 400; ++round) {
+    const PlanItems items = random_items(random, 1 + random.next() % 7, 7, 5);
+    const Cliques cliques(items);
+    const std::int64_t lowest = lowest_by_trying_everything(items);
+    above_bound += lowest > cliques.bound() ? 1 : 0;
+    PlanWatch watch(1e9, {});
+    ExactSearch search(items, cliques, random.next());
+    TM_CHECK(search.look(lowest, 1000, watch) == Answer::found);
+    TM_CHECK(plan_is_sound(items, search.offsets(), lowest));
+    if (lowest > 1) TM_CHECK(search.look(lowest - 1, 1000, watch) == Answer::impossible);
+  }
+  TM_CHECK(above_bound > 0);
+}
+
+TM_TEST("a plan is as low as can be, proven, and the same each time") {
+  PlanRandom random(8);
+  for (int round = 0; round < 100; ++round) {
+    const PlanItems items = random_items(random, 1 + random.next() % 7, 9, 6);
+    PlanResult first;
+    PlanResult second;
+    TM_CHECK(make_plan(items, {.seconds = 1e6}, {}, &first).ok());
+    TM_CHECK(make_plan(items, {.seconds = 1e6}, {}, &second).ok());
+    TM_CHECK(first.is_optimal && first.height == lowest_by_trying_everything(items));
+    TM_CHECK(first.offsets == second.offsets);
+  }
+}
+
+TM_TEST("offsets are multiples of the alignment") {
+  PlanResult result;
+  TM_CHECK(make_plan({{0, 4, 100}, {2, 6, 300}, {3, 5, 1}}, {.alignment = 256}, {}, &result).ok());
+  TM_CHECK(result.height == 256 + 512 + 256 && result.is_optimal);
+  for (const std::int64_t offset : result.offsets) TM_CHECK(offset % 256 == 0);
+}
+
+TM_TEST("a watcher that says stop gets the best plan so far") {
+  PlanRandom random(21);
+  int told = 0;
+  PlanResult result;
+  const auto watcher = [&](const PlanProgress&) { return ++told < 2; };
+  TM_CHECK(make_plan(random_items(random, 400, 300, 100'000), {.seconds = 1e6}, watcher, &result).ok());
+  TM_CHECK(result.is_optimal || (result.was_cancelled && told == 2));
+}
+
+TM_TEST("what cannot be planned is refused") {
+  PlanResult result;
+  TM_CHECK(make_plan({{0, 1, 0}}, {}, {}, &result).code() == Code::invalid_size);
+  TM_CHECK(make_plan({{0, 1, -5}}, {}, {}, &result).code() == Code::invalid_size);
+  TM_CHECK(make_plan({{1, 1, 5}}, {}, {}, &result).code() == Code::invalid_argument);
+  TM_CHECK(make_plan({{0, 1, INT64_MAX}}, {}, {}, &result).code() == Code::invalid_size);
+  TM_CHECK(make_plan({{0, 1, 1LL << 61}, {0, 1, 1LL << 61}, {0, 1, 1}}, {}, {}, &result).code() == Code::invalid_size);
+  TM_CHECK(make_plan({{0, 1, 5}}, {.alignment = 3}, {}, &result).code() == Code::invalid_alignment);
+  TM_CHECK(make_plan({}, {}, {}, &result).ok() && result.height == 0 && result.is_optimal);
+}
