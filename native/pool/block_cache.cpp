@@ -8,6 +8,8 @@
 #include "base/align.hpp"
 #include "base/invariant.hpp"
 #include "pool/block_cache_parts.hpp"
+#include "trace/reporters.hpp"
+#include "trace/reports.hpp"
 
 namespace tensormem {
 
@@ -75,6 +77,7 @@ Status BlockCache::open(Driver& driver, const BlockCacheOptions& options, Budget
   const PageCacheOptions ahead{options.ahead_pages, options.ahead_pages, options.background};
   std::unique_ptr<ElasticPages> pages;
   TM_TRY(ElasticPages::open(driver, options.device, options.page_bytes, frames * shape.pages, ahead, budget, &pages));
+  rename_reporter(pages->id(), "BlockCache");
   cache->reset(new BlockCache(driver, options, shape, std::move(budget), std::move(pages)));
   return {};
 } catch (const std::bad_alloc&) {
@@ -177,6 +180,7 @@ void BlockCache::hand_out(std::uint64_t count, CacheBlockId* ids) noexcept {
     const std::uint32_t row = ids_.make(place);
     frames_.set_owner(place, row + 1);
     ids[i] = ids_.id_of(row);
+    report_allocate(pages_->id(), address_of(place), block_bytes_, ids[i], 0);
   }
   total_allocated_ += count;
 }

@@ -8,6 +8,7 @@
 #include "base/invariant.hpp"
 #include "pool/block_cache.hpp"
 #include "pool/block_cache_parts.hpp"
+#include "trace/reports.hpp"
 
 namespace tensormem {
 
@@ -31,6 +32,7 @@ Status BlockCache::copy_block(std::uint64_t from, std::uint64_t to) noexcept {
   const Pitched source{from, device_, block_bytes_, block_bytes_};
   const Pitched destination{to, device_, block_bytes_, block_bytes_};
   TM_TRY(driver_.copy(destination, source, {block_bytes_, 1, 1}, kDefaultStream));
+  report_copy(to, from, block_bytes_, kDefaultStream);
   if (driver_.stream_is_inline(kDefaultStream)) return {};
   EventRef copied;
   TM_TRY(order_.mark(kDefaultStream, &copied));

@@ -5,6 +5,7 @@
 #include "base/invariant.hpp"
 #include "pool/block_cache.hpp"
 #include "pool/block_cache_parts.hpp"
+#include "trace/reports.hpp"
 
 namespace tensormem {
 
@@ -64,6 +65,7 @@ Uses BlockCache::uses_left(std::uint32_t row) {
 }
 
 void BlockCache::forget_row(std::uint32_t row) noexcept {
+  report_deallocate(pages_->id(), address_of(ids_[row].place), block_bytes_, ids_.id_of(row), 0);
   if (ids_[row].used) uses_.erase(row);
   ids_.drop(row);
 }

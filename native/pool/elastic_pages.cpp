@@ -5,6 +5,10 @@
 #include <utility>
 
 #include "base/invariant.hpp"
+#include "driver/space_name.hpp"
+#include "trace/inside.hpp"
+#include "trace/reporters.hpp"
+#include "trace/reports.hpp"
 
 namespace tensormem {
 
@@ -22,6 +26,7 @@ ElasticPages::ElasticPages(Driver& driver, std::int32_t device, std::uint64_t ba
       device_(device),
       base_(base),
       page_bytes_(page_bytes),
+      id_(add_reporter(0, "pages", space_of(driver, device))),
       mapped_(page_count),
       table_(page_count),
       cache_(driver, device, base, page_bytes, page_count, options, std::move(budget)) {}
@@ -50,6 +55,7 @@ ElasticPages::~ElasticPages() {
     pages.clear();
   }
   (void)cache_.trim(0);
+  remove_reporter(id_);
   if (driver_.release(base_, page_bytes_ * page_count()).ok()) return;
   (void)driver_.release(base_, page_bytes_ * page_count()).ok();
 }
@@ -61,6 +67,7 @@ Status ElasticPages::map(std::uint64_t first, const Page* pages, std::uint64_t c
   TM_TRY(driver_.map_run(address_of(first), pieces.data(), count, device_, AccessFlags::read_write));
   for (std::uint64_t i = 0; i < count; ++i) table_[first + i] = pages[i];
   mapped_.set(first, count);
+  report_map(id_, address_of(first), count * page_bytes_, count);
   return {};
 } catch (const std::bad_alloc&) {
   return no_memory_for_books(count * sizeof(MapPiece));
@@ -72,6 +79,7 @@ Status ElasticPages::unmap(std::uint64_t first, std::uint64_t count, std::vector
   TM_TRY(driver_.unmap(address_of(first), count * page_bytes_));
   for (std::uint64_t i = first; i < first + count; ++i) pages->push_back(std::exchange(table_[i], Page{}));
   mapped_.clear(first, count);
+  report_unmap(id_, address_of(first), count * page_bytes_);
   return {};
 } catch (const std::bad_alloc&) {
   return no_memory_for_books(count * sizeof(Page));
@@ -84,9 +92,14 @@ Status ElasticPages::move_apart(std::uint64_t from, std::uint64_t to, std::uint6
   for (std::uint64_t i = 0; i < count; ++i) moving[i] = table_[from + i];
   std::vector<Page> old;
   old.reserve(count);
-  TM_TRY(map(to, moving.data(), count));
-  Status status = unmap(from, count, &old);
-  if (!status.ok()) (void)unmap(to, count, &old).ok();
+  Status status;
+  {
+    const TraceInside inside;
+    TM_TRY(map(to, moving.data(), count));
+    status = unmap(from, count, &old);
+    if (!status.ok()) (void)unmap(to, count, &old).ok();
+  }
+  if (status.ok()) report_move(id_, address_of(to), count * page_bytes_, address_of(from));
   return status;
 } catch (const std::bad_alloc&) {
   return no_memory_for_books(count * sizeof(Page));

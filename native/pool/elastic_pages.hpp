@@ -23,6 +23,8 @@ class ElasticPages {
   ElasticPages& operator=(const ElasticPages&) = delete;
 
   std::uint64_t base() const noexcept { return base_; }
+  // Its number in traces.
+  std::uint32_t id() const noexcept { return id_; }
   std::uint64_t page_bytes() const noexcept { return page_bytes_; }
   std::uint64_t page_count() const noexcept { return mapped_.size(); }
   std::uint64_t address_of(std::uint64_t page) const noexcept { return base_ + page * page_bytes_; }
@@ -49,6 +51,7 @@ class ElasticPages {
   const std::int32_t device_;
   const std::uint64_t base_;
   const std::uint64_t page_bytes_;
+  const std::uint32_t id_;
   PageBitmap mapped_;
   LazyArray<Page> table_;
   PageCache cache_;

@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "pool/pool_reports.hpp"
 #include "pool/pool_work.hpp"
 #include "pool/virtual_memory_pool.hpp"
 
@@ -76,6 +77,7 @@ void VirtualMemoryPool::split_named(std::uint64_t offset) {
   upper.size = upper.extent = at->second.size - into;
   (void)note(upper);
   live_bytes_ -= upper.size;  // counted already
+  report_resize(pages_->id(), base(), at->second, into);
   at->second.size = at->second.extent = into;
 }
 

@@ -5,8 +5,10 @@
 
 #include "base/align.hpp"
 #include "base/invariant.hpp"
+#include "pool/pool_reports.hpp"
 #include "pool/pool_work.hpp"
 #include "pool/virtual_memory_pool.hpp"
+#include "trace/reports.hpp"
 
 namespace tensormem {
 
@@ -49,6 +51,7 @@ Status VirtualMemoryPool::shrink(PoolBlockId id, std::uint64_t size) noexcept tr
   const std::uint64_t extent = align_up(size, kGranule);
   if (extent < block.extent) extents_.give_back(block.offset + extent, block.extent - extent);
   live_bytes_ -= block.size - size;
+  report_resize(pages_->id(), base(), block, size);
   block.size = size;
   block.extent = extent;
   return {};
@@ -68,6 +71,7 @@ Status VirtualMemoryPool::extend(PoolBlock& block, std::uint64_t size, Work& wor
   TM_TRY(map_missing(missing_in(added), work));
   add_references(added);
   live_bytes_ += size - block.size;
+  report_resize(pages_->id(), base(), block, size);
   block.size = size;
   block.extent = align_up(size, kGranule);
   return {};
@@ -154,6 +158,7 @@ Status VirtualMemoryPool::copy_bytes(std::uint64_t from, std::uint64_t to, std::
   const Pitched source{base() + from, device_, size, size};
   const Pitched destination{base() + to, device_, size, size};
   TM_TRY(driver_.copy(destination, source, {size, 1, 1}, kDefaultStream));
+  report_copy(destination.address, source.address, size, kDefaultStream);
   if (driver_.stream_is_inline(kDefaultStream)) return {};
   EventRef copied;
   TM_TRY(order_.mark(kDefaultStream, &copied));
@@ -163,6 +168,7 @@ Status VirtualMemoryPool::copy_bytes(std::uint64_t from, std::uint64_t to, std::
 void VirtualMemoryPool::move_note(Blocks::iterator at, std::uint64_t to, CompactionReport* report) {
   auto node = blocks_.extract(at);
   report->moves.push_back({node.mapped().id, node.key(), to});
+  report_move(pages_->id(), base() + to, node.mapped().size, base() + node.key(), node.mapped().id);
   node.key() = to;
   node.mapped().offset = to;
   node.mapped().generation += 1;

@@ -11,6 +11,8 @@
 #include "base/blocking.hpp"
 #include "base/invariant.hpp"
 #include "pool/pool_work.hpp"
+#include "trace/reporters.hpp"
+#include "trace/reports.hpp"
 
 namespace tensormem {
 
@@ -46,6 +48,7 @@ Status VirtualMemoryPool::open(Driver& driver, const VirtualPoolOptions& options
   const std::uint64_t count = (options.capacity + options.page_bytes - 1) / options.page_bytes;
   std::unique_ptr<ElasticPages> pages;
   TM_TRY(ElasticPages::open(driver, options.device, options.page_bytes, count, options.cache, budget, &pages));
+  rename_reporter(pages->id(), "VirtualMemoryPool");
   pool->reset(new VirtualMemoryPool(driver, options, std::move(budget), std::move(pages)));
   return {};
 } catch (const std::bad_alloc&) {
@@ -144,11 +147,13 @@ VirtualMemoryPool::Blocks::iterator VirtualMemoryPool::note(PoolBlock block) {
     throw;
   }
   live_bytes_ += size;
+  report_allocate(pages_->id(), base() + offset, size, id, at->second.tag);
   return at;
 }
 
 void VirtualMemoryPool::forget(Blocks::iterator at) noexcept {
   live_bytes_ -= at->second.size;
+  report_deallocate(pages_->id(), base() + at->second.offset, at->second.size, at->second.id, at->second.tag);
   if (at->second.suspended) suspended_bytes_ -= at->second.size;
   offsets_.erase(at->second.id);
   blocks_.erase(at);

@@ -13,7 +13,7 @@ class AlignedResourceAdaptor final : public ResourceAdaptor {
   AlignedResourceAdaptor(ResourcePtr upstream, std::uint64_t alignment, std::uint64_t threshold)
       : ResourceAdaptor(std::move(upstream)), alignment_(alignment), threshold_(threshold) {}
 
-  Status allocate(const AllocRequest& request, Block* block) override {
+  Status do_allocate(const AllocRequest& request, Block* block) override {
     TM_TRY(check_request(request));
     AllocRequest aligned = request;
     if (request.nbytes >= threshold_) aligned.alignment = std::max(request.alignment, alignment_);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <string>
 #include <thread>
 
 #include "base/blocking.hpp"
@@ -29,11 +30,11 @@ std::uint32_t ArenaMemoryResource::default_arena_count() {
 Status ArenaMemoryResource::create(ResourcePtr upstream, std::uint32_t arenas,
                                    std::shared_ptr<ArenaMemoryResource>* out, std::uint64_t pending_timeout_ns) {
   if (arenas == 0 || arenas > kMostArenas) return Status::fail(Code::invalid_argument, "there are 1 to 64 arenas");
-  std::shared_ptr<ArenaMemoryResource> made(
-      new ArenaMemoryResource(upstream->driver(), upstream->device(), pending_timeout_ns));
+  std::shared_ptr<ArenaMemoryResource> made(new ArenaMemoryResource(*upstream, pending_timeout_ns));
   for (std::uint32_t i = 0; i < arenas; ++i) {
     std::shared_ptr<PoolMemoryResource> pool;
     TM_TRY(PoolMemoryResource::create(upstream, {.pending_timeout_ns = 0}, &pool));
+    pool->set_name("arena " + std::to_string(i));
     made->ids_.push_back(pool->id());
     made->arenas_.push_back(std::move(pool));
   }
@@ -41,7 +42,7 @@ Status ArenaMemoryResource::create(ResourcePtr upstream, std::uint32_t arenas,
   return {};
 }
 
-Status ArenaMemoryResource::allocate(const AllocRequest& request, Block* block) {
+Status ArenaMemoryResource::do_allocate(const AllocRequest& request, Block* block) {
   const std::size_t own = own_arena();
   Status tried = arenas_[own]->allocate(request, block);
   if (tried.ok()) [[likely]]
@@ -69,7 +70,7 @@ bool ArenaMemoryResource::wait_for_room(const AllocRequest& request, Block* bloc
   return std::ranges::any_of(arenas_, takes);
 }
 
-Status ArenaMemoryResource::deallocate(const Block& block, StreamId stream, BlockState* end) {
+Status ArenaMemoryResource::do_deallocate(const Block& block, StreamId stream, BlockState* end) {
   PoolMemoryResource* maker = maker_of(block);
   return maker == nullptr ? foreign(block) : maker->deallocate(block, stream, end);
 }

@@ -19,8 +19,8 @@ class ArenaMemoryResource final : public Resource {
   static Status create(ResourcePtr upstream, std::uint32_t arenas, std::shared_ptr<ArenaMemoryResource>* out,
                        std::uint64_t pending_timeout_ns = PoolOptions{}.pending_timeout_ns);
 
-  Status allocate(const AllocRequest& request, Block* block) override;
-  Status deallocate(const Block& block, StreamId stream, BlockState* end) override;
+  Status do_allocate(const AllocRequest& request, Block* block) override;
+  Status do_deallocate(const Block& block, StreamId stream, BlockState* end) override;
   std::uint64_t bytes_outstanding() const override { return stats().current_bytes; }
   Stats stats() const override;
   BlockState state_of(const Block& block) const override;
@@ -35,8 +35,8 @@ class ArenaMemoryResource final : public Resource {
   std::uint32_t arena_count() const { return static_cast<std::uint32_t>(arenas_.size()); }
 
  private:
-  ArenaMemoryResource(Driver& driver, std::int32_t device, std::uint64_t pending_timeout_ns)
-      : Resource(driver, device), pending_timeout_ns_(pending_timeout_ns) {}
+  ArenaMemoryResource(const Resource& upstream, std::uint64_t pending_timeout_ns)
+      : Resource(upstream.driver(), upstream.device(), &upstream), pending_timeout_ns_(pending_timeout_ns) {}
   std::size_t own_arena() const;
   bool wait_for_room(const AllocRequest& request, Block* block);
   // The pool that made the block, or null.

@@ -28,7 +28,7 @@ AsyncMemoryResource::~AsyncMemoryResource() {
   table_.clear();
 }
 
-Status AsyncMemoryResource::allocate(const AllocRequest& request, Block* block) {
+Status AsyncMemoryResource::do_allocate(const AllocRequest& request, Block* block) {
   TM_TRY(check_request(request));
   const std::uint64_t extra = request.alignment > kNaturalAlignment ? request.alignment - kNaturalAlignment : 0;
   std::uint64_t base = 0;
@@ -113,7 +113,7 @@ void AsyncMemoryResource::put_back(const BlockEntry& entry, std::uint64_t base) 
   stats_.current_count += 1;
 }
 
-Status AsyncMemoryResource::deallocate(const Block& block, StreamId stream, BlockState* end) {
+Status AsyncMemoryResource::do_deallocate(const Block& block, StreamId stream, BlockState* end) {
   TM_TRY(check_stream(stream));
   BlockEntry entry;
   std::uint64_t base = 0;

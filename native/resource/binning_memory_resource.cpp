@@ -23,7 +23,7 @@ std::vector<std::uint64_t> BinningMemoryResource::bin_sizes() const {
   return sizes;
 }
 
-Status BinningMemoryResource::allocate(const AllocRequest& request, Block* block) {
+Status BinningMemoryResource::do_allocate(const AllocRequest& request, Block* block) {
   TM_TRY(check_request(request));
   {
     const std::lock_guard lock(lock_);
@@ -37,7 +37,7 @@ Status BinningMemoryResource::allocate(const AllocRequest& request, Block* block
   return allocated;
 }
 
-Status BinningMemoryResource::deallocate(const Block& block, StreamId stream, BlockState* end) {
+Status BinningMemoryResource::do_deallocate(const Block& block, StreamId stream, BlockState* end) {
   TM_TRY(home_of(block.nbytes).deallocate(block, stream, end));
   const std::lock_guard lock(lock_);
   if (*end == BlockState::freed) [[likely]] {

@@ -21,8 +21,8 @@ class BinningMemoryResource final : public ResourceAdaptor {
   Status add_bin(std::uint64_t largest, ResourcePtr resource);
   std::vector<std::uint64_t> bin_sizes() const;
 
-  Status allocate(const AllocRequest& request, Block* block) override;
-  Status deallocate(const Block& block, StreamId stream, BlockState* end) override;
+  Status do_allocate(const AllocRequest& request, Block* block) override;
+  Status do_deallocate(const Block& block, StreamId stream, BlockState* end) override;
   std::uint64_t bytes_outstanding() const override { return stats().current_bytes; }
   Stats stats() const override;
   BlockState state_of(const Block& block) const override { return home_of(block.nbytes).state_of(block); }

@@ -3,6 +3,7 @@
 
 #include "base/invariant.hpp"
 #include "resource/guarded_block.hpp"
+#include "trace/inside.hpp"
 
 namespace tensormem {
 
@@ -97,6 +98,7 @@ Status DebugGuardResourceAdaptor::release(GuardedBlock* guarded) {
   }
   // No stream uses it any more, and the stream it was freed on may be gone.
   BlockState end{};
+  const TraceInside inside;
   Status freed = upstream().deallocate(guarded->upstream, kDefaultStream, &end);
   if (!freed.ok()) {
     std::unique_lock lock(mutex_);

@@ -45,7 +45,7 @@ DebugGuardResourceAdaptor::~DebugGuardResourceAdaptor() {
   table_.for_each([](BlockEntry& entry) { delete static_cast<GuardedBlock*>(entry.uses); });
 }
 
-Status DebugGuardResourceAdaptor::allocate(const AllocRequest& request, Block* block) {
+Status DebugGuardResourceAdaptor::do_allocate(const AllocRequest& request, Block* block) {
   TM_TRY(check_request(request));
   AllocRequest larger;
   std::uint64_t front = 0;
@@ -70,7 +70,7 @@ Status DebugGuardResourceAdaptor::allocate(const AllocRequest& request, Block* b
   return {};
 }
 
-Status DebugGuardResourceAdaptor::deallocate(const Block& block, StreamId stream, BlockState* end) {
+Status DebugGuardResourceAdaptor::do_deallocate(const Block& block, StreamId stream, BlockState* end) {
   TM_TRY(check_stream(stream));
   GuardedBlock* guarded = nullptr;
   Uses until;

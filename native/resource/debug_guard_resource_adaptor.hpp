@@ -32,9 +32,9 @@ class DebugGuardResourceAdaptor final : public ResourceAdaptor {
   DebugGuardResourceAdaptor(ResourcePtr upstream, const DebugGuardOptions& options, DebugGuardHooks hooks = {});
   ~DebugGuardResourceAdaptor() override;
 
-  Status allocate(const AllocRequest& request, Block* block) override;
+  Status do_allocate(const AllocRequest& request, Block* block) override;
   // `*end` is set for `out_of_bounds` too: that block was taken back.
-  Status deallocate(const Block& block, StreamId stream, BlockState* end) override;
+  Status do_deallocate(const Block& block, StreamId stream, BlockState* end) override;
   std::uint64_t bytes_outstanding() const override;
   Stats stats() const override;
   BlockState state_of(const Block& block) const override;

@@ -44,8 +44,10 @@ Status ElasticMemoryResource::create(Driver& driver, std::int32_t device, const 
   cache.high_pages = options.release_threshold / options.page_bytes;
   std::unique_ptr<ElasticPages> pages;
   TM_TRY(ElasticPages::open(driver, device, options.page_bytes, count, cache, std::move(budget), &pages));
+  const std::uint32_t pages_id = pages->id();
   std::shared_ptr<ElasticMemoryResource> made(new ElasticMemoryResource(driver, device, options, std::move(pages)));
   TM_TRY(made->space_.open(count * options.page_bytes, kGranule));
+  move_reporter(made->id(), pages_id);
   *out = std::move(made);
   return {};
 } catch (const std::bad_alloc&) {

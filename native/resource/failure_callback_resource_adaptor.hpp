@@ -17,7 +17,7 @@ class FailureCallbackResourceAdaptor final : public ResourceAdaptor {
   FailureCallbackResourceAdaptor(ResourcePtr upstream, Callback callback)
       : ResourceAdaptor(std::move(upstream)), callback_(std::move(callback)) {}
 
-  Status allocate(const AllocRequest& request, Block* block) override {
+  Status do_allocate(const AllocRequest& request, Block* block) override {
     while (true) {
       Status tried = upstream().allocate(request, block);
       if (!is_shortage(tried.code())) return tried;

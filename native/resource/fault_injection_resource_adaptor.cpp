@@ -15,7 +15,7 @@ double chance(std::uint64_t seed, std::uint64_t call) {
 
 }  // namespace
 
-Status FaultInjectionResourceAdaptor::allocate(const AllocRequest& request, Block* block) {
+Status FaultInjectionResourceAdaptor::do_allocate(const AllocRequest& request, Block* block) {
   TM_TRY(check_request(request));
   if (!must_fail(request)) return upstream().allocate(request, block);
   injected_.fetch_add(1, std::memory_order_relaxed);

@@ -25,7 +25,7 @@ class FaultInjectionResourceAdaptor final : public ResourceAdaptor {
   FaultInjectionResourceAdaptor(ResourcePtr upstream, const FaultInjectionPlan& plan)
       : ResourceAdaptor(std::move(upstream)), plan_(plan) {}
 
-  Status allocate(const AllocRequest& request, Block* block) override;
+  Status do_allocate(const AllocRequest& request, Block* block) override;
 
   std::uint64_t matching_calls() const { return matching_.load(std::memory_order_relaxed); }
   std::uint64_t injected_faults() const { return injected_.load(std::memory_order_relaxed); }

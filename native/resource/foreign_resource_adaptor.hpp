@@ -21,10 +21,10 @@ class ForeignResourceAdaptor final : public ResourceAdaptor {
   ForeignResourceAdaptor(ResourcePtr upstream, ResourceHooks hooks)
       : ResourceAdaptor(std::move(upstream)), hooks_(std::move(hooks)) {}
 
-  Status allocate(const AllocRequest& request, Block* block) override {
+  Status do_allocate(const AllocRequest& request, Block* block) override {
     return hooks_.allocate ? hooks_.allocate(request, block) : upstream().allocate(request, block);
   }
-  Status deallocate(const Block& block, StreamId stream, BlockState* end) override {
+  Status do_deallocate(const Block& block, StreamId stream, BlockState* end) override {
     if (!hooks_.deallocate) return upstream().deallocate(block, stream, end);
     Status deallocated = hooks_.deallocate(block, stream);
     if (is_taken_back(deallocated)) *end = state_of(block);

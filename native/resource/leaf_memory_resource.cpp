@@ -49,7 +49,7 @@ void LeafMemoryResource::give_back_orphans() {
   }
 }
 
-Status LeafMemoryResource::allocate(const AllocRequest& request, Block* block) {
+Status LeafMemoryResource::do_allocate(const AllocRequest& request, Block* block) {
   TM_TRY(check_request(request));
   std::uint64_t address = 0;
   TM_TRY(allocate_or_reap(request, &address));
@@ -81,7 +81,7 @@ Status LeafMemoryResource::allocate(const AllocRequest& request, Block* block) {
   return {};
 }
 
-Status LeafMemoryResource::deallocate(const Block& block, StreamId stream, BlockState* end) {
+Status LeafMemoryResource::do_deallocate(const Block& block, StreamId stream, BlockState* end) {
   TM_TRY(check_stream(stream));
   bool idle = false;
   TM_TRY(driver().stream_query(stream, &idle));

@@ -19,8 +19,8 @@ class LeafMemoryResource : public Resource {
  public:
   LeafMemoryResource(Driver& driver, std::int32_t device) : Resource(driver, device), order_(driver, device) {}
 
-  Status allocate(const AllocRequest& request, Block* block) override;
-  Status deallocate(const Block& block, StreamId stream, BlockState* end) override;
+  Status do_allocate(const AllocRequest& request, Block* block) override;
+  Status do_deallocate(const Block& block, StreamId stream, BlockState* end) override;
   std::uint64_t bytes_outstanding() const override;
   Stats stats() const override;
   BlockState state_of(const Block& block) const override;

@@ -4,7 +4,7 @@
 
 namespace tensormem {
 
-Status LimitingResourceAdaptor::allocate(const AllocRequest& request, Block* block) {
+Status LimitingResourceAdaptor::do_allocate(const AllocRequest& request, Block* block) {
   TM_TRY(check_request(request));
   TM_TRY(charge(request.nbytes));
   Status allocated = upstream().allocate(request, block);
@@ -13,7 +13,7 @@ Status LimitingResourceAdaptor::allocate(const AllocRequest& request, Block* blo
   return allocated;
 }
 
-Status LimitingResourceAdaptor::deallocate(const Block& block, StreamId stream, BlockState* end) {
+Status LimitingResourceAdaptor::do_deallocate(const Block& block, StreamId stream, BlockState* end) {
   Status deallocated = upstream().deallocate(block, stream, end);
   if (!is_taken_back(deallocated)) return deallocated;
   if (*end != BlockState::retired) [[likely]] {

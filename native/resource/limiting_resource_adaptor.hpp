@@ -19,8 +19,8 @@ class LimitingResourceAdaptor final : public ResourceAdaptor {
   LimitingResourceAdaptor(ResourcePtr upstream, std::uint64_t limit)
       : ResourceAdaptor(std::move(upstream)), limit_(limit) {}
 
-  Status allocate(const AllocRequest& request, Block* block) override;
-  Status deallocate(const Block& block, StreamId stream, BlockState* end) override;
+  Status do_allocate(const AllocRequest& request, Block* block) override;
+  Status do_deallocate(const Block& block, StreamId stream, BlockState* end) override;
   // Two numbers that others may be changing: between the two looks a promise may have been made.
   std::uint64_t bytes_outstanding() const override {
     const std::uint64_t in_all = charged();

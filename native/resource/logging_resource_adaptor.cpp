@@ -10,7 +10,7 @@ std::atomic<std::uint64_t> g_next_order{1};
 
 }  // namespace
 
-Status LoggingResourceAdaptor::allocate(const AllocRequest& request, Block* block) {
+Status LoggingResourceAdaptor::do_allocate(const AllocRequest& request, Block* block) {
   if (sink_ == nullptr) return upstream().allocate(request, block);
   Status result = upstream().allocate(request, block);
   LogRecord record = stamped(LogAction::allocate);
@@ -27,7 +27,7 @@ Status LoggingResourceAdaptor::allocate(const AllocRequest& request, Block* bloc
 
 // Stamped before the upstream may hand the address to somebody else: in the order of their numbers, a free always comes
 // before the next allocation at its address.
-Status LoggingResourceAdaptor::deallocate(const Block& block, StreamId stream, BlockState* end) {
+Status LoggingResourceAdaptor::do_deallocate(const Block& block, StreamId stream, BlockState* end) {
   if (sink_ == nullptr) return upstream().deallocate(block, stream, end);
   LogRecord record = stamped(LogAction::deallocate);
   record.nbytes = block.nbytes;

@@ -18,8 +18,8 @@ class LoggingResourceAdaptor final : public ResourceAdaptor {
   LoggingResourceAdaptor(ResourcePtr upstream, LogSinkPtr sink)
       : ResourceAdaptor(std::move(upstream)), sink_(std::move(sink)) {}
 
-  Status allocate(const AllocRequest& request, Block* block) override;
-  Status deallocate(const Block& block, StreamId stream, BlockState* end) override;
+  Status do_allocate(const AllocRequest& request, Block* block) override;
+  Status do_deallocate(const Block& block, StreamId stream, BlockState* end) override;
   Status reap_pending() override;
 
   const LogSinkPtr& sink() const { return sink_; }

@@ -9,7 +9,10 @@ namespace tensormem {
 class PlainMemoryResource final : public LeafMemoryResource {
  public:
   PlainMemoryResource(Driver& driver, std::int32_t device, const AllocationOptions& options)
-      : LeafMemoryResource(driver, device), options_(options) {}
+      : LeafMemoryResource(driver, device), options_(options) {
+    if (options.kind == MemoryKind::pinned) set_reporter_space(id(), "pinned");
+    if (options.kind == MemoryKind::managed) set_reporter_space(id(), "managed");
+  }
   ~PlainMemoryResource() override { finish(); }
 
  private:

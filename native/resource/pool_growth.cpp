@@ -6,6 +6,7 @@
 #include "base/blocking.hpp"
 #include "base/invariant.hpp"
 #include "resource/pool_memory_resource.hpp"
+#include "trace/inside.hpp"
 
 namespace tensormem {
 
@@ -271,6 +272,7 @@ Status PoolMemoryResource::add_chunk(std::uint64_t nbytes, std::uint64_t alignme
   auto chunk = std::make_unique<PoolChunk>();
   // Where it makes no difference, chunks come on the default stream: the one of a request may not live as long.
   const StreamId origin = first != nullptr && upstream_->is_stream_ordered() ? first->stream : kDefaultStream;
+  const TraceInside inside;
   Status added = upstream_->allocate({.nbytes = nbytes, .alignment = alignment, .stream = origin}, &chunk->memory);
   const bool taken = added.ok();
   if (added.ok()) added = chunk->space.open(nbytes, kPoolGranule);
@@ -351,6 +353,7 @@ PoolChunks PoolMemoryResource::take_empty_chunks(std::uint64_t keep_bytes) {
 Status PoolMemoryResource::give_back(PoolChunks chunks, std::uint64_t* released) {
   Status first_failure;
   *released = 0;
+  const TraceInside inside;
   for (std::unique_ptr<PoolChunk>& chunk : chunks) {
     const std::uint64_t nbytes = chunk->memory.nbytes;
     BlockState end{};

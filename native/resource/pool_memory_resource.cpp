@@ -12,7 +12,7 @@
 namespace tensormem {
 
 PoolMemoryResource::PoolMemoryResource(ResourcePtr upstream, const PoolOptions& options)
-    : Resource(upstream->driver(), upstream->device()),
+    : Resource(upstream->driver(), upstream->device(), upstream.get()),
       upstream_(std::move(upstream)),
       options_(options),
       largest_block_(options.block_bytes == 0 ? kNoOverflowLimit : options.block_bytes),
@@ -20,7 +20,7 @@ PoolMemoryResource::PoolMemoryResource(ResourcePtr upstream, const PoolOptions& 
       parks_(options.release_threshold == kNoOverflowLimit),
       order_(driver(), device()) {}
 
-Status PoolMemoryResource::allocate(const AllocRequest& request, Block* block) {
+Status PoolMemoryResource::do_allocate(const AllocRequest& request, Block* block) {
   TM_TRY(check_request(request));
   if (request.nbytes > largest_block_) [[unlikely]]
     return refuse_large(request.nbytes);
@@ -36,7 +36,7 @@ Status PoolMemoryResource::allocate(const AllocRequest& request, Block* block) {
   return allocate_slowly(request, block);
 }
 
-Status PoolMemoryResource::deallocate(const Block& block, StreamId stream, BlockState* end) {
+Status PoolMemoryResource::do_deallocate(const Block& block, StreamId stream, BlockState* end) {
   TM_TRY(check_stream(stream));
   {
     const std::lock_guard lock(lock_);

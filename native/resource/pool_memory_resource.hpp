@@ -54,8 +54,8 @@ class PoolMemoryResource final : public Resource {
   static Status create(ResourcePtr upstream, const PoolOptions& options, std::shared_ptr<PoolMemoryResource>* out);
   ~PoolMemoryResource() override;
 
-  Status allocate(const AllocRequest& request, Block* block) override;
-  Status deallocate(const Block& block, StreamId stream, BlockState* end) override;
+  Status do_allocate(const AllocRequest& request, Block* block) override;
+  Status do_deallocate(const Block& block, StreamId stream, BlockState* end) override;
   std::uint64_t bytes_outstanding() const override;
   Stats stats() const override;
   BlockState state_of(const Block& block) const override;

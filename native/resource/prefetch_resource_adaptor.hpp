@@ -12,7 +12,7 @@ class PrefetchResourceAdaptor final : public ResourceAdaptor {
   PrefetchResourceAdaptor(ResourcePtr upstream, std::int32_t target)
       : ResourceAdaptor(std::move(upstream)), target_(target) {}
 
-  Status allocate(const AllocRequest& request, Block* block) override {
+  Status do_allocate(const AllocRequest& request, Block* block) override {
     Block fresh;
     TM_TRY(upstream().allocate(request, &fresh));
     Status prefetched = driver().prefetch(fresh.address, fresh.nbytes, target_, request.stream);

@@ -21,7 +21,7 @@ bool is_telling(const PressureResourceAdaptor* adaptor) {
 
 }  // namespace
 
-Status PressureResourceAdaptor::allocate(const AllocRequest& request, Block* block) {
+Status PressureResourceAdaptor::do_allocate(const AllocRequest& request, Block* block) {
   if (level() == PressureLevel::critical) [[unlikely]]
     TM_TRY(tell(PressureLevel::critical));
   TM_TRY(upstream().allocate(request, block));
@@ -31,7 +31,7 @@ Status PressureResourceAdaptor::allocate(const AllocRequest& request, Block* blo
   return {};
 }
 
-Status PressureResourceAdaptor::deallocate(const Block& block, StreamId stream, BlockState* end) {
+Status PressureResourceAdaptor::do_deallocate(const Block& block, StreamId stream, BlockState* end) {
   Status deallocated = upstream().deallocate(block, stream, end);
   if (!is_taken_back(deallocated)) return deallocated;
   if (*end == BlockState::retired) {

@@ -30,8 +30,8 @@ class PressureResourceAdaptor final : public ResourceAdaptor {
   PressureResourceAdaptor(ResourcePtr upstream, const PressureMarks& marks, Callback callback)
       : ResourceAdaptor(std::move(upstream)), marks_(marks), callback_(std::move(callback)) {}
 
-  Status allocate(const AllocRequest& request, Block* block) override;
-  Status deallocate(const Block& block, StreamId stream, BlockState* end) override;
+  Status do_allocate(const AllocRequest& request, Block* block) override;
+  Status do_deallocate(const Block& block, StreamId stream, BlockState* end) override;
   std::uint64_t bytes_outstanding() const override { return used_.load(std::memory_order_relaxed); }
   Status reap_pending() override;
 

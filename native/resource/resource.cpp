@@ -1,14 +1,22 @@
 #include "resource/resource.hpp"
 
-#include <atomic>
+#include "driver/space_name.hpp"
 
 namespace tensormem {
 
 namespace {
 
-std::uint32_t next_resource_id() {
-  static std::atomic<std::uint32_t> next{1};
-  return next.fetch_add(1, std::memory_order_relaxed);
+std::uint32_t report_for(const Driver& driver, std::int32_t device, const Resource* upstream) {
+  if (upstream != nullptr) return add_reporter(upstream->id(), "", space_of_reporter(upstream->id()));
+  return add_reporter(0, "", space_of(driver, device));
+}
+
+void note_failure(const Failure& failure, TraceKind kind, TraceEvent* event) {
+  event->kind = TraceKind::fail;
+  event->detail = static_cast<std::uint8_t>(failure.code);
+  event->other = static_cast<std::uint64_t>(kind);
+  // What was free when memory ran out.
+  if (kind == TraceKind::allocate && failure.code == Code::out_of_memory) event->generation = failure.facts[1];
 }
 
 constexpr const char* kNoTracking =
@@ -16,7 +24,57 @@ constexpr const char* kNoTracking =
 
 }  // namespace
 
-Resource::Resource(Driver& driver, std::int32_t device) : driver_(driver), device_(device), id_(next_resource_id()) {}
+Resource::Resource(Driver& driver, std::int32_t device, const Resource* upstream)
+    : driver_(driver), device_(device), id_(report_for(driver, device, upstream)) {}
+
+Resource::~Resource() { remove_reporter(id_); }
+
+Status Resource::allocate_traced(const AllocRequest& request, Block* block) {
+  const TraceNesting nesting;
+  Status allocated = do_allocate(request, block);
+  TraceEvent event;
+  event.nbytes = request.nbytes;
+  event.stream = request.stream;
+  event.resource = id_;
+  event.tag = request.tag;
+  event.depth = nesting.depth();
+  if (allocated.ok()) [[likely]] {
+    event.kind = TraceKind::allocate;
+    event.address = block->address;
+    event.generation = block->generation;
+    event.other = 1ULL << block->alignment_log2;
+  } else {
+    note_failure(allocated.failure(), TraceKind::allocate, &event);
+  }
+  if (event.depth == 0) event.stack = trace_stack();
+  trace_record(&event);
+  return allocated;
+}
+
+// Stamped before the call: from then on another thread may get the address.
+Status Resource::deallocate_traced(const Block& block, StreamId stream, BlockState* end) {
+  const TraceNesting nesting;
+  const Block given = block;  // the caller's may be gone when its resource is done with it
+  TraceEvent event;
+  event.time = trace_ticks();
+  Status deallocated = do_deallocate(block, stream, end);
+  event.kind = TraceKind::deallocate;
+  event.address = given.address;
+  event.nbytes = given.nbytes;
+  event.generation = given.generation;
+  event.stream = stream;
+  event.resource = id_;
+  event.tag = given.tag;
+  event.depth = nesting.depth();
+  if (deallocated.ok() || deallocated.code() == Code::out_of_bounds) [[likely]] {
+    event.detail = static_cast<std::uint8_t>(*end);
+  } else {
+    note_failure(deallocated.failure(), TraceKind::deallocate, &event);
+  }
+  if (event.depth == 0) event.stack = trace_stack();
+  trace_record_at(event);
+  return deallocated;
+}
 
 Status Resource::prepare_block_use(const Block&, StreamId stream, Access) {
   return Status::fail(Code::stream_misuse, kNoTracking, stream);

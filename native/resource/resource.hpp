@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 
 #include "alloc/block.hpp"
 #include "base/align.hpp"
@@ -21,6 +22,8 @@
 #include "base/stats_fields.hpp"
 #include "driver/driver.hpp"
 #include "order/block_uses.hpp"
+#include "trace/record.hpp"
+#include "trace/reporters.hpp"
 
 namespace tensormem {
 
@@ -33,15 +36,24 @@ struct AllocRequest {
 
 class Resource {
  public:
-  Resource(Driver& driver, std::int32_t device);
-  virtual ~Resource() = default;
+  // `upstream` is the one below, if there is one.
+  Resource(Driver& driver, std::int32_t device, const Resource* upstream = nullptr);
+  virtual ~Resource();
   Resource(const Resource&) = delete;
   Resource& operator=(const Resource&) = delete;
 
-  virtual Status allocate(const AllocRequest& request, Block* block) = 0;
+  Status allocate(const AllocRequest& request, Block* block) {
+    if (trace_is_on()) [[unlikely]]
+      return allocate_traced(request, block);
+    return do_allocate(request, block);
+  }
   // `*end` says what became of the block: freed, retired until the stream has passed, or quarantined. One failure is a
   // report: with `out_of_bounds` the block was taken back, and was found damaged; `*end` is set.
-  virtual Status deallocate(const Block& block, StreamId stream, BlockState* end) = 0;
+  Status deallocate(const Block& block, StreamId stream, BlockState* end) {
+    if (trace_is_on()) [[unlikely]]
+      return deallocate_traced(block, stream, end);
+    return do_deallocate(block, stream, end);
+  }
 
   virtual std::uint64_t bytes_outstanding() const = 0;
   virtual Stats stats() const = 0;
@@ -55,12 +67,19 @@ class Resource {
   virtual Status prepare_block_use(const Block& block, StreamId stream, Access access);
   virtual Status finish_block_use(const Block& block, StreamId stream, Access access);
 
+  // What it is called in traces.
+  void set_name(std::string_view name) noexcept { rename_reporter(id_, name); }
+
   Driver& driver() const { return driver_; }
   std::int32_t device() const { return device_; }
   // Stamped into every block this resource makes, so that another's is told from a stale one of ours.
   std::uint32_t id() const { return id_; }
 
  protected:
+  // What every resource writes; callers, and resources above, come through `allocate` and `deallocate`, which report.
+  virtual Status do_allocate(const AllocRequest& request, Block* block) = 0;
+  virtual Status do_deallocate(const Block& block, StreamId stream, BlockState* end) = 0;
+
   // Size, alignment and stream, before anything happens.
   Status check_request(const AllocRequest& request) const {
     const bool fine = is_power_of_two(request.alignment) && request.alignment <= kMaxAlignment && request.nbytes != 0 &&
@@ -76,6 +95,8 @@ class Resource {
   }
 
  private:
+  Status allocate_traced(const AllocRequest& request, Block* block);
+  Status deallocate_traced(const Block& block, StreamId stream, BlockState* end);
   Status refuse_request(const AllocRequest& request) const;
   Status refuse_stream(StreamId stream) const;
 

@@ -12,10 +12,10 @@ namespace tensormem {
 class ResourceAdaptor : public Resource {
  public:
   explicit ResourceAdaptor(ResourcePtr upstream)
-      : Resource(upstream->driver(), upstream->device()), upstream_(std::move(upstream)) {}
+      : Resource(upstream->driver(), upstream->device(), upstream.get()), upstream_(std::move(upstream)) {}
 
-  Status allocate(const AllocRequest& request, Block* block) override { return upstream_->allocate(request, block); }
-  Status deallocate(const Block& block, StreamId stream, BlockState* end) override {
+  Status do_allocate(const AllocRequest& request, Block* block) override { return upstream_->allocate(request, block); }
+  Status do_deallocate(const Block& block, StreamId stream, BlockState* end) override {
     return upstream_->deallocate(block, stream, end);
   }
   std::uint64_t bytes_outstanding() const override { return upstream_->bytes_outstanding(); }

@@ -5,7 +5,7 @@
 
 namespace tensormem {
 
-Status StatisticsResourceAdaptor::allocate(const AllocRequest& request, Block* block) {
+Status StatisticsResourceAdaptor::do_allocate(const AllocRequest& request, Block* block) {
   TM_TRY(upstream().allocate(request, block));
   const auto nbytes = static_cast<std::int64_t>(request.nbytes);
   const std::lock_guard lock(lock_);
@@ -19,7 +19,7 @@ Status StatisticsResourceAdaptor::allocate(const AllocRequest& request, Block* b
   return {};
 }
 
-Status StatisticsResourceAdaptor::deallocate(const Block& block, StreamId stream, BlockState* end) {
+Status StatisticsResourceAdaptor::do_deallocate(const Block& block, StreamId stream, BlockState* end) {
   Status deallocated = upstream().deallocate(block, stream, end);
   if (!is_taken_back(deallocated)) return deallocated;
   const std::lock_guard lock(lock_);

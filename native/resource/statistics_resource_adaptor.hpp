@@ -25,8 +25,8 @@ class StatisticsResourceAdaptor final : public ResourceAdaptor {
  public:
   explicit StatisticsResourceAdaptor(ResourcePtr upstream) : ResourceAdaptor(std::move(upstream)), scopes_(1) {}
 
-  Status allocate(const AllocRequest& request, Block* block) override;
-  Status deallocate(const Block& block, StreamId stream, BlockState* end) override;
+  Status do_allocate(const AllocRequest& request, Block* block) override;
+  Status do_deallocate(const Block& block, StreamId stream, BlockState* end) override;
 
   ScopeCounters counters() const;
   // Both give the counters of the scope that was on top before.

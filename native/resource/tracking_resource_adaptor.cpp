@@ -8,7 +8,7 @@
 
 namespace tensormem {
 
-Status TrackingResourceAdaptor::allocate(const AllocRequest& request, Block* block) {
+Status TrackingResourceAdaptor::do_allocate(const AllocRequest& request, Block* block) {
   Block fresh;
   TM_TRY(upstream().allocate(request, &fresh));
   Status remembered = remember({fresh, wall_clock_ns(), capture_stack(hooks_)});
@@ -22,7 +22,7 @@ Status TrackingResourceAdaptor::allocate(const AllocRequest& request, Block* blo
   return {};
 }
 
-Status TrackingResourceAdaptor::deallocate(const Block& block, StreamId stream, BlockState* end) {
+Status TrackingResourceAdaptor::do_deallocate(const Block& block, StreamId stream, BlockState* end) {
   Status deallocated = upstream().deallocate(block, stream, end);
   if (!is_taken_back(deallocated)) return deallocated;
   decltype(blocks_)::node_type forgotten;  // ends after the lock: its stack is dropped by a hook

@@ -34,8 +34,8 @@ class TrackingResourceAdaptor final : public ResourceAdaptor {
   explicit TrackingResourceAdaptor(ResourcePtr upstream, StackHooks hooks = {})
       : ResourceAdaptor(std::move(upstream)), hooks_(std::move(hooks)) {}
 
-  Status allocate(const AllocRequest& request, Block* block) override;
-  Status deallocate(const Block& block, StreamId stream, BlockState* end) override;
+  Status do_allocate(const AllocRequest& request, Block* block) override;
+  Status do_deallocate(const Block& block, StreamId stream, BlockState* end) override;
 
   std::uint64_t outstanding_bytes() const;
   std::uint64_t outstanding_count() const;

@@ -25,11 +25,11 @@ bool all_are(const void* bytes, unsigned char value, std::size_t nbytes) {
 class Careless final : public Resource {
  public:
   Careless() : Resource(host_driver(), 0) {}
-  Status allocate(const AllocRequest& request, Block* block) override {
+  Status do_allocate(const AllocRequest& request, Block* block) override {
     *block = {.address = reinterpret_cast<std::uint64_t>(&byte_), .nbytes = request.nbytes, .generation = ++made};
     return {};
   }
-  Status deallocate(const Block&, StreamId, BlockState* end) override {
+  Status do_deallocate(const Block&, StreamId, BlockState* end) override {
     ++freed;
     *end = BlockState::freed;
     return {};

@@ -5,6 +5,9 @@
 #include <utility>
 
 #include "base/align.hpp"
+#include "driver/space_name.hpp"
+#include "trace/reporters.hpp"
+#include "trace/reports.hpp"
 
 namespace tensormem {
 
@@ -23,7 +26,13 @@ Status check_device(std::int32_t device) {
 
 AddressRange::AddressRange(Driver& driver, std::uint64_t base, std::uint64_t size, std::uint64_t alignment,
                            const MappingRules& rules, std::shared_ptr<VmmCounters> counters)
-    : driver_(driver), base_(base), size_(size), alignment_(alignment), rules_(rules), counters_(std::move(counters)) {
+    : driver_(driver),
+      id_(add_reporter(0, "address range", space_of_driver(driver))),
+      base_(base),
+      size_(size),
+      alignment_(alignment),
+      rules_(rules),
+      counters_(std::move(counters)) {
   counters_->ranges += 1;
   counters_->reserved_bytes += size_;
 }
@@ -31,6 +40,7 @@ AddressRange::AddressRange(Driver& driver, std::uint64_t base, std::uint64_t siz
 // A driver that refuses twice keeps the addresses, and the pages behind them; nobody else is given either.
 AddressRange::~AddressRange() {
   if (!close().ok() && !close().ok()) forget(0, size_);
+  remove_reporter(id_);
 }
 
 std::uint64_t AddressRange::take_serial() noexcept {
@@ -142,6 +152,7 @@ Status AddressRange::map(const std::vector<MapRequest>& requests, std::int32_t d
   if (status.ok()) status = map_all(requests, device, access, &mapped);
   if (status.ok()) {
     *serial = fresh;
+    for (const MapRequest& request : requests) report_map(id_, base_ + request.offset, request.size, 1);
     return {};
   }
   undo_map(requests, noted, mapped);
@@ -216,6 +227,7 @@ Status AddressRange::unmap_locked(std::uint64_t offset, std::uint64_t size) noex
   if (status.ok()) status = unmap_pieces(offset, size);
   if (status.ok()) {
     forget(offset, size);
+    report_unmap(id_, base_ + offset, size);
     return {};
   }
   rejoin(offset, size);

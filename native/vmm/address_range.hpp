@@ -39,6 +39,8 @@ class AddressRange {
   AddressRange& operator=(const AddressRange&) = delete;
 
   std::uint64_t base() const noexcept { return base_; }
+  // Its number in traces.
+  std::uint32_t id() const noexcept { return id_; }
   std::uint64_t size() const noexcept { return size_; }
   std::uint64_t alignment() const noexcept { return alignment_; }
   bool is_released() const noexcept;
@@ -94,6 +96,7 @@ class AddressRange {
   Status restore_access(std::uint64_t offset, const Mapping& mapping) noexcept;
 
   Driver& driver_;
+  const std::uint32_t id_;
   const std::uint64_t base_;
   const std::uint64_t size_;
   const std::uint64_t alignment_;

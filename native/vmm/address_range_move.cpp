@@ -1,6 +1,8 @@
 // Owns: moving mappings by remapping them, within one range or to another one.
 #include <mutex>
 
+#include "trace/inside.hpp"
+#include "trace/reports.hpp"
 #include "vmm/address_range.hpp"
 
 namespace tensormem {
@@ -22,13 +24,17 @@ Status AddressRange::move(std::uint64_t offset, std::uint64_t size, std::uint64_
   TM_TRY(target.table_.check_free(new_offset, size));
   const std::uint64_t fresh = take_serial();
   Status status = split(offset, size);
-  if (status.ok()) status = target.receive(*this, offset, size, new_offset, fresh);
-  if (status.ok()) {
-    status = unmap_locked(offset, size);
-    if (!status.ok()) target.send_back(new_offset, size);
+  {
+    const TraceInside inside;  // seen from outside it is a move
+    if (status.ok()) status = target.receive(*this, offset, size, new_offset, fresh);
+    if (status.ok()) {
+      status = unmap_locked(offset, size);
+      if (!status.ok()) target.send_back(new_offset, size);
+    }
   }
   if (status.ok()) {
     *new_serial = fresh;
+    report_move(target.id_, target.base_ + new_offset, size, base_ + offset);
   } else {
     rejoin(offset, size);
   }
@@ -64,6 +70,7 @@ Status AddressRange::receive_one(const Mapping& moving, std::uint64_t offset, st
     forget(offset, copy.size);
     return status;
   }
+  report_map(id_, base_ + offset, copy.size, 1);
   status = restore_access(offset, copy);
   if (!status.ok()) send_back(offset, copy.size);
   return status;

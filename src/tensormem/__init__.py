@@ -65,7 +65,10 @@ if TYPE_CHECKING:
         wrap,
         zeros,
     )
+    from tensormem.trace.namespace import TraceModule
     from tensormem.vmm import GrowableBuffer, VirtualMemoryManager
+
+    trace: TraceModule
 
 __version__ = "0.1.0"
 
@@ -121,6 +124,7 @@ __all__ = [
     "streams",
     "tag",
     "tensor",
+    "trace",
     "units",
     "use_resource",
     "vmm",

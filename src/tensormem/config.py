@@ -74,6 +74,13 @@ class Config:
         "off", "off, or text such as devices=2,memory=1GiB", "use a simulated GPU like this instead of real ones"
     )
     force_mem: int = _whole(0, 0, 1, "1: make every tensor of plain memory, whatever kind is asked for")
+    trace: str = _text(
+        "off", "off, or the path of a file, in which {pid} is the process", "record a trace into this file"
+    )
+    trace_stacks: int = _whole(0, 0, 1, "1: a recording that TENSORMEM_TRACE asks for has Python stacks")
+    oom_dump: str = _text(
+        "off", "off, or the path of a file, in which {pid} is the process", "write a report here when memory runs out"
+    )
 
     def __init__(self, **values: object) -> None:
         if unknown := values.keys() - _VARIABLES.keys():

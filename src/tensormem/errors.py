@@ -17,6 +17,7 @@ In brackets: the builtin that each one also is, so that `except MemoryError` wor
     |   |-- InvalidPixelFormat
     |   |-- InvalidDLPack (BufferError)     a DLPack tensor that cannot be believed
     |   |-- InvalidLifetimes                a file or list of lifetimes that breaks a rule
+    |   |-- TraceError                      a file that is no trace, or a damaged one
     |   |-- InvalidPlan                     a plan that cannot be followed
     |   `-- InvalidConfig
     |-- ResourceError                       memory could not be handed out, used or taken back
@@ -69,12 +70,15 @@ In brackets: the builtin that each one also is, so that `except MemoryError` wor
 from __future__ import annotations
 
 import errno
+import importlib
 import os
 
 TYPE_CHECKING = False  # typing itself is slow to import; type checkers take this name for true
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import ClassVar
+    from typing import Any, ClassVar
+
+    OutOfMemoryReport = Any  # tensormem.reports.out_of_memory.OutOfMemoryReport, which stands above
 
 
 class TensormemError(Exception):
@@ -135,6 +139,30 @@ class ResourceError(TensormemError):
     >>> issubclass(OutOfBudget, ResourceError)
     True
     """
+
+    _source: object = None
+    _tag: str = ""
+
+    def explain_with(self, resource: object, tag: str) -> None:
+        """Remember whom to ask who holds what; called where a shortage is raised, once."""
+        if self._source is None:
+            self._source, self._tag = resource, tag
+
+    def report(self) -> OutOfMemoryReport:
+        """For a shortage: who holds what, how the free memory lies, and what would help, as things are now. `str` of it
+        is for people. `InvalidArgument` for any other error, and for one that no resource raised.
+        """
+        if self._source is None:
+            raise InvalidArgument("there is nothing to report: this is no shortage that came from a resource")
+        # By name, and only when asked: reports stand far above errors.
+        reports = importlib.import_module("tensormem.reports.out_of_memory")
+        report: OutOfMemoryReport = reports.explain(self, self._source, self._tag)
+        return report
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # What has to be asked stays in its process.
+        state = {name: value for name, value in self.__dict__.items() if name not in ("_source", "_tag")}
+        return type(self), self.args, state
 
 
 class VirtualMemoryError(ResourceError):
@@ -303,6 +331,22 @@ class InvalidLifetimes(InvalidArgument):
     def __init__(self, source: str, line: int, *, what: str = "") -> None:
         self._keep(what, source, line)
         self.source, self.line = source, line
+
+
+class TraceError(InvalidArgument):
+    """The file `source` is no trace, or is damaged at the byte `offset`; `what` says how that is known.
+
+    >>> TraceError("run.tmt", 64, what="the checksum of a chunk is wrong").offset
+    64
+    """
+
+    __match_args__ = ("source", "offset")
+    _says = "{source!r:.80} cannot be read as a trace, at byte {offset}"
+    _hint = "Traces are .tmt files, PyTorch memory snapshots, RMM logs and CSV files of lifetimes"
+
+    def __init__(self, source: str, offset: int, *, what: str = "") -> None:
+        self._keep(what, source, offset)
+        self.source, self.offset = source, offset
 
 
 class InvalidPlan(InvalidArgument):

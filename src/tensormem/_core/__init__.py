@@ -29,6 +29,7 @@ from tensormem._core import suballocators as _suballocators
 from tensormem._core import tenant_budgets as _tenant_budgets
 from tensormem._core import tensor_messages as _tensor_messages
 from tensormem._core import tensors as _tensors
+from tensormem._core import traces as _traces
 from tensormem._core import transfers as _transfers
 from tensormem._core import virtual_memory as _virtual_memory
 from tensormem._core import virtual_memory_pool as _virtual_memory_pool
@@ -154,6 +155,14 @@ capsule_around = _dlpack.capsule_around
 counting_deleter = _dlpack.counting_deleter
 time_exchange = _dlpack.time_exchange
 
+RecordingReport = _traces.RecordingReport
+flush_recording = _traces.flush_recording
+is_recording = _traces.is_recording
+recording_report = _traces.recording_report
+start_recording = _traces.start_recording
+stop_recording = _traces.stop_recording
+trace_counter = _traces.counter
+
 TransferReport = _transfers.TransferReport
 copy_by_driver = _transfers.copy_by_driver
 stream_on = _transfers.stream_on
@@ -173,3 +182,5 @@ MessageFacts = _tensor_messages.MessageFacts
 describe_ring = _tensor_messages.describe_ring
 describe_tensor = _tensor_messages.describe_tensor
 parse_message = _tensor_messages.parse
+
+_traces.start_from_environment()

@@ -26,6 +26,7 @@ from tensormem._core.native cimport (
 )
 from tensormem._core.native cimport Driver as NativeDriver
 from tensormem._core.native_host cimport HostCounters, HostDriver, host_driver
+from tensormem._core.native_trace cimport report_copy
 from tensormem._core.sizes cimport address_of, alignment_of, size_of
 from tensormem._core.streams cimport stream_id
 
@@ -98,6 +99,7 @@ cdef class Driver:
         with nogil:
             status = self.native.copy(to, origin, box, queue)
         check(move(status))
+        report_copy(to.address, origin.address, box.width * box.height * box.depth, queue)
 
     def fill(self, destination, value, element_bytes, shape, stream=None, *, pitch=None, plane=None):
         """Repeat `value`, an unsigned number of 1, 2, 4 or 8 bytes, over a box of (width, height, depth) bytes."""

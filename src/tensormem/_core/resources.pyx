@@ -4,6 +4,7 @@
 A block keeps its resource alive and is given back, on the stream it was allocated on, when it is dropped.
 Must not know: which resources there are.
 """
+import os
 import weakref
 from contextvars import ContextVar
 
@@ -13,6 +14,7 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport uint8_t, uint64_t
 from libcpp.memory cimport make_shared, static_pointer_cast
 from libcpp.string_view cimport string_view
+from libcpp.utility cimport move
 
 from tensormem._core.drivers cimport Driver
 from tensormem._core.failures cimport check
@@ -34,6 +36,7 @@ from tensormem._core.native cimport (
     stats_value,
     tag_text,
 )
+from tensormem._core.native_trace cimport rename_reporter, report_tag, report_use
 from tensormem._core.sizes cimport alignment_of, size_of
 from tensormem._core.streams cimport Stream, borrow_stream, report_unraisable, stream_id
 
@@ -245,6 +248,35 @@ cdef class DeviceBlock:
                 f"{self.state}, tag {self.tag!r}>")
 
 
+cdef int _refuse_allocation(DeviceMemoryResource mr, Status status, TagId tag) except -1:
+    # A shortage remembers whom to ask who holds what, and is written down if the environment says so.
+    try:
+        check(move(status))
+    except (errors.OutOfMemory, errors.OutOfBudget, errors.OutOfPhysicalMemory) as error:
+        error.explain_with(mr, _tag_text(tag))
+        if "TENSORMEM_OOM_DUMP" in os.environ:
+            _dump_shortage(error)
+        raise
+    return 0
+
+
+def _dump_shortage(error):
+    # Nothing that goes wrong here may take the place of the error itself.
+    import importlib
+    import warnings
+
+    from tensormem.config import get_config
+
+    path = get_config().oom_dump
+    if path == "off":
+        return
+    try:
+        importlib.import_module("tensormem.reports.out_of_memory").dump(error.report(), path)
+    except Exception as failure:
+        warnings.warn(f"the report of an OutOfMemory could not be written to {path}: {failure}", RuntimeWarning,
+                      stacklevel=3)
+
+
 cdef int _refuse_exported(DeviceBlock block) except -1:
     if block.export_count == 0:
         raise errors.UseAfterFree(block.raw.generation, block.raw.address, what="another thread is giving it back")
@@ -302,6 +334,8 @@ cdef class DeviceMemoryResource:
         self.target = self.native
         self.driver = driver
         self.upstream_mr = upstream
+        cdef bytes name = type(self).__name__.encode()
+        rename_reporter(self.native.id(), string_view(<const char*>name, len(name)))
 
     def allocate(self, nbytes, stream=None, *, alignment=None, tag=None):
         """A block of at least `nbytes`, ready for work queued on `stream` from now on.
@@ -313,7 +347,9 @@ cdef class DeviceMemoryResource:
         cdef DeviceBlock block
         self._request(&request, nbytes, stream, alignment, tag)
         block = DeviceBlock.__new__(DeviceBlock)
-        check(self.target.allocate(request, &block.raw))
+        cdef Status status = self.target.allocate(request, &block.raw)
+        if not status.ok():
+            _refuse_allocation(self, move(status), request.tag)
         block._mr = self
         block._owned = True
         return block
@@ -382,6 +418,8 @@ cdef class DeviceMemoryResource:
         cdef StreamId queue = self._use(block, stream)
         cdef NativeAccess kind = <NativeAccess><int>_access(access)
         check(self.target.finish_block_use(block.raw, queue, kind))
+        report_use(self.target.id(), block.raw.address, block.raw.nbytes, block.raw.generation, queue, block.raw.tag,
+                   <uint8_t>kind)
 
     def record_block_use(self, DeviceBlock block not None, stream):
         """Record a read on `stream` without having waited first: for work that was ordered by other means."""
@@ -547,10 +585,12 @@ class tag:
         global _scopes_used
         _scopes_used = True
         _current_tag.set((self._id, _current_tag.get()))
+        report_tag(True, self._id)
         return self
 
     def __exit__(self, *exc_info):
         _current_tag.set(_current_tag.get()[1])
+        report_tag(False, self._id)
 
     def __reduce__(self):
         return tag, (_tag_text(self._id),)

@@ -34,6 +34,7 @@ cdef class Storage:
     cdef bint host
     cdef bint _closed
     cdef bint _calls_release
+    cdef uint32_t _reporter  # its kind of memory in traces; 0 when its beginning was not reported
     cdef ExportCount exports
     cdef Accesses accesses  # where the owner wants brackets around them; None for most
     cdef Event pending  # what writes the bytes at this moment

@@ -6,11 +6,13 @@ A storage gives its memory back by letting go of its owner, whoever that is. Mus
 """
 cimport cython
 from cpython.ref cimport PyObject
-from libc.stdint cimport int32_t, uint8_t, uint16_t, uint64_t
+from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libcpp.string_view cimport string_view
 
 from tensormem._core.accesses cimport accesses_of, bracketed_by
 from tensormem._core.drivers cimport Driver
 from tensormem._core.native_tensor cimport next_storage_id
+from tensormem._core.native_trace cimport add_reporter, report_allocate, report_deallocate, trace_is_on
 from tensormem._core.resources cimport DeviceBlock
 from tensormem._core.sizes cimport address_of, size_of
 from tensormem._core.streams cimport report_unraisable
@@ -114,10 +116,15 @@ cdef class Storage:
         self.host = host_accessible
         self._readonly = readonly
         self._id = next_storage_id() if id is None else size_of(id)
+        if id is None and self._calls_release and trace_is_on():
+            self._reporter = _reporter_of(memory)
+            report_allocate(self._reporter, self.address, self.capacity, self._id, 0)
 
     def __dealloc__(self):
         if self._closed or self.accesses is not None:  # which see to it themselves
             return
+        if self._reporter != 0:
+            report_deallocate(self._reporter, self.address, self.capacity, self._id, 0)
         if type(self._owner) is DeviceBlock:
             (<DeviceBlock>self._owner)._exports.remove()
         elif self._calls_release:
@@ -221,6 +228,8 @@ cdef class Storage:
             raise BufferError(f"{self!r} cannot be closed: exported {self.export_count} times; drop the arrays and "
                               "buffers over it")
         self._closed = True
+        if self._reporter != 0:
+            report_deallocate(self._reporter, self.address, self.capacity, self._id, 0)
         owner, self._owner = self._owner, None
         if type(owner) is DeviceBlock:
             (<DeviceBlock>owner)._exports.remove()
@@ -287,6 +296,18 @@ def install_maps(map_storage):
     """Called once by the module of maps: what `Storage.map` does."""
     global _map
     _map = map_storage
+
+
+cdef dict _reporters = {}  # kinds of memory that no resource hands out, by name
+
+
+cdef uint32_t _reporter_of(object memory):
+    # Made when the first storage of its kind is; a race makes two, which differ in their number only.
+    cdef bytes kind = str(memory).encode()
+    if kind not in _reporters:
+        _reporters[kind] = add_reporter(0, string_view(<const char*>kind, len(kind)),
+                                        string_view(<const char*>kind, len(kind)))
+    return _reporters[kind]
 
 
 cdef int _keep_block(DeviceBlock block) except -1:

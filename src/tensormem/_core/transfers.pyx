@@ -12,6 +12,7 @@ from tensormem._core.failures cimport check
 from tensormem._core.native cimport Driver as NativeDriver
 from tensormem._core.native cimport Access, Status, StreamId
 from tensormem._core.native_tensor cimport CopyBox, CopyPlan, StridedPlace, as_box, plan_copy, run_on_host
+from tensormem._core.native_trace cimport report_copy
 from tensormem._core.resources cimport DeviceBlock
 from tensormem._core.storages cimport Storage
 from tensormem._core.streams cimport Event, Stream, borrow_stream, stream_id
@@ -203,6 +204,8 @@ cdef TransferReport _run_quick(Tensor to, Tensor source, uint64_t to_first, uint
     cdef int64_t start = now_ns()
     _plan(to, source, &plan, to_first, source_first)
     _run_inline(plan)
+    if plan.run:
+        report_copy(to.first, source.first, plan.nbytes(), 0)
     report = TransferReport.__new__(TransferReport)
     report._seconds = (now_ns() - start) * 1e-9
     report.nbytes = plan.nbytes() if plan.run else 0
@@ -287,6 +290,7 @@ def copy_on_host(Tensor to not None, Tensor source not None, Driver driver not N
         check(move(status))
     else:
         _run_inline(plan)
+    report_copy(to.first, source.first, nbytes, queue)
     return nbytes
 
 
@@ -313,6 +317,7 @@ def copy_by_driver(Tensor to not None, Tensor source not None, Driver driver not
     with nogil:
         status = _walk(driver.native, plan, 0, outer, box, queue)
     check(move(status))
+    report_copy(to.first, source.first, plan.nbytes(), queue)
     return plan.nbytes()
 
 

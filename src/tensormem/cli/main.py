@@ -3,19 +3,22 @@
 import click
 
 import tensormem
+from tensormem.cli.diff import diff
 from tensormem.cli.doctor import doctor
+from tensormem.cli.export import export
 from tensormem.cli.plan import plan
+from tensormem.cli.record import record
 from tensormem.cli.replay import replay
 from tensormem.cli.selftest import selftest
+from tensormem.cli.stats import stats
+from tensormem.cli.tree import tree
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(tensormem.__version__, prog_name="tensormem")
 def cli() -> None:
-    """One memory layer for tensors: what it can do on this machine."""
+    """One memory layer for tensors: what it can do on this machine, and what a program did with it."""
 
 
-cli.add_command(doctor)
-cli.add_command(plan)
-cli.add_command(replay)
-cli.add_command(selftest)
+for command in (diff, doctor, export, plan, record, replay, selftest, stats, tree):
+    cli.add_command(command)

@@ -1,22 +1,42 @@
-"""Owns: what happened, and where everything should go: lifetimes, replays, plans.
+"""Owns: what happened, and where everything should go: recordings, traces, lifetimes, replays, plans.
 
+`tm.trace("run.tmt")` records, `tm.trace.open("run.tmt")` reads: the module can be called.
 Must not know: how it is shown.
 """
 
+import sys
+
+from tensormem.trace.events import Event, EventKind, Frame, Reporter
 from tensormem.trace.lifetimes import Lifetime, check_lifetimes, peak_load, read_lifetimes, write_lifetimes
+from tensormem.trace.namespace import TraceModule
+from tensormem.trace.opening import open_trace as open
 from tensormem.trace.plan_file import load_plan, save_plan
 from tensormem.trace.planning import Plan, PlanProgress, plan
+from tensormem.trace.recording import Recording, RecordingReport, counter, is_recording
 from tensormem.trace.replaying import ReplayFailure, ReplayReport, ReplaySample, replay
+from tensormem.trace.trace import BlockLife, Peak, Trace
 
 __all__ = [
+    "BlockLife",
+    "Event",
+    "EventKind",
+    "Frame",
     "Lifetime",
+    "Peak",
     "Plan",
     "PlanProgress",
+    "Recording",
+    "RecordingReport",
     "ReplayFailure",
     "ReplayReport",
     "ReplaySample",
+    "Reporter",
+    "Trace",
     "check_lifetimes",
+    "counter",
+    "is_recording",
     "load_plan",
+    "open",
     "peak_load",
     "plan",
     "read_lifetimes",
@@ -24,3 +44,5 @@ __all__ = [
     "save_plan",
     "write_lifetimes",
 ]
+
+sys.modules[__name__].__class__ = TraceModule

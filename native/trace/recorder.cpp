@@ -1,0 +1,284 @@
+#include "trace/recorder.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <new>
+#include <system_error>
+
+#include "base/interned.hpp"
+#include "trace/inside.hpp"
+#include "trace/record.hpp"
+
+namespace tensormem {
+
+std::atomic<bool> g_trace_on{false};
+const bool kTraceUsesCounter = counter_is_invariant();
+
+namespace {
+
+// In the library's own block of thread storage: reached without a call.
+__attribute__((tls_model("initial-exec"))) thread_local TraceRing* t_ring = nullptr;
+__attribute__((tls_model("initial-exec"))) thread_local std::uint8_t t_depth = 0;
+__attribute__((tls_model("initial-exec"))) thread_local bool t_ended = false;
+
+// Its end is the thread's.
+struct RingHolder {
+  ~RingHolder() {
+    TraceRing* ring = t_ring;
+    t_ring = nullptr;
+    t_ended = true;
+    if (ring != nullptr) TraceRecorder::instance().close_ring(ring);
+  }
+  bool is_touched = false;
+};
+thread_local RingHolder t_holder;
+
+// Made when the library is loaded: locks that are taken inside others must be older than those.
+const bool g_made_early = (TraceRecorder::instance(), true);
+
+Status no_memory() { return Status::fail(Code::out_of_memory, "no memory to record with", sizeof(TraceEvent)); }
+
+}  // namespace
+
+// ---- What reports ---------------------------------------------------------------------------------------------------
+
+void trace_record_at(const TraceEvent& event) noexcept {
+  TraceRing* ring = t_ring;
+  if (ring == nullptr) [[unlikely]]
+    ring = TraceRecorder::instance().make_ring();
+  if (ring == nullptr) [[unlikely]]
+    return TraceRecorder::instance().count_lost();
+  if (!ring->push(event) && !TraceRecorder::instance().push_patiently(ring, event)) [[unlikely]]
+    return ring->count_dropped();
+  if (ring->has_filled_half()) [[unlikely]] {
+    ring->is_patient = true;
+    TraceRecorder::instance().wake();
+  }
+}
+
+std::uint32_t trace_stack() noexcept { return TraceRecorder::instance().stack(); }
+
+TraceNesting::TraceNesting() noexcept : depth_(t_depth) {
+  if (t_depth < 255) ++t_depth;
+}
+TraceNesting::~TraceNesting() { t_depth = depth_; }
+
+TraceInside::TraceInside() noexcept : before_(t_depth) { t_depth = std::max<std::uint8_t>(t_depth, 1); }
+TraceInside::~TraceInside() { t_depth = before_; }
+
+TraceRing* TraceRecorder::make_ring() noexcept {
+  if (t_ended) return nullptr;
+  try {
+    const auto number = static_cast<std::uint32_t>(gettid());
+    auto ring = std::make_unique<TraceRing>(number);
+    char name[16] = {};
+    (void)pthread_getname_np(pthread_self(), name, sizeof name);
+    define(DefinitionKind::thread, number, {}, {name});
+    const std::lock_guard lock(listing_);
+    rings_.push_back(std::move(ring));
+    t_ring = rings_.back().get();
+    t_holder.is_touched = true;  // from here on its destructor will run
+    return t_ring;
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+bool TraceRecorder::push_patiently(TraceRing* ring, const TraceEvent& event) noexcept {
+  if (!ring->is_patient) return false;
+  const std::uint64_t give_up = monotonic_ns() + kMostPatience_ns;
+  constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 20'000};
+  wake();
+  while (trace_is_on() && monotonic_ns() < give_up) {
+    (void)nanosleep(&kPause, nullptr);
+    if (ring->push(event)) return true;
+  }
+  ring->is_patient = false;
+  return false;
+}
+
+void TraceRecorder::close_ring(TraceRing* ring) noexcept {
+  ring->close();
+  // Nobody drains when nobody records.
+  if (!trace_is_on() && draining_.try_lock()) {
+    const std::lock_guard lock(draining_, std::adopt_lock);
+    if (!writer_.is_open()) remove_closed_rings();
+  }
+}
+
+void TraceRecorder::define(DefinitionKind kind, std::uint32_t id, std::span<const std::uint32_t> numbers,
+                           std::initializer_list<std::string_view> texts) noexcept {
+  try {
+    const std::lock_guard lock(defining_);
+    definitions_.add(kind, id, numbers, texts);
+  } catch (const std::bad_alloc&) {
+    // Readers show the number instead.
+  }
+}
+
+void TraceRecorder::define(const Reporter& reporter) noexcept {
+  define(DefinitionKind::resource, reporter.id, {&reporter.below, 1}, {reporter.name, reporter.space});
+}
+
+// ---- A recording ----------------------------------------------------------------------------------------------------
+
+TraceRecorder::TraceRecorder() {
+  sem_init(&wake_, 0, 0);
+  pthread_atfork(nullptr, nullptr, &after_fork_in_child);
+}
+
+TraceRecorder& TraceRecorder::instance() {
+  // Never destroyed: threads may report until the very end.
+  static TraceRecorder* const recorder = [] {
+    (void)tag_count();
+    prepare_reporters();
+    return new TraceRecorder;
+  }();
+  return *recorder;
+}
+
+// The thread that drains is not here, and the file is the parent's. Every lock is free: nobody else is left.
+void TraceRecorder::after_fork_in_child() noexcept {
+  TraceRecorder& self = instance();
+  g_trace_on.store(false, std::memory_order_relaxed);
+  self.active_capture_.store(nullptr, std::memory_order_relaxed);
+  self.writer_.abandon();
+  (void)self.thread_.release();  // neither joined nor detached: there is no such thread
+  std::erase_if(self.rings_, [](const auto& ring) { return ring.get() != t_ring; });
+  if (t_ring != nullptr) t_ring->set_thread(static_cast<std::uint32_t>(gettid()));
+}
+
+Status TraceRecorder::start(const RecorderOptions& options) noexcept {
+  const std::lock_guard control(controlling_);
+  if (thread_ != nullptr) return Status::fail(Code::invalid_argument, "this process records a trace already");
+  try {
+    TM_TRY(start_locked(options));
+    static const int registered = std::atexit([] {
+      RecorderReport report;
+      (void)instance().stop(&report).ok();
+    });
+    (void)registered;
+    stopping_.store(false, std::memory_order_release);
+    // It must not be the one that gets the process's signals.
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    try {
+      thread_ = std::make_unique<std::thread>([this] { run(); });
+    } catch (const std::system_error& error) {
+      pthread_sigmask(SIG_SETMASK, &before, nullptr);
+      g_trace_on.store(false, std::memory_order_relaxed);
+      const std::lock_guard lock(draining_);
+      writer_.abandon();
+      return Status::driver_error(error.code().value(), "pthread_create");
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  } catch (const std::bad_alloc&) {
+    return no_memory();
+  }
+  return {};
+}
+
+Status TraceRecorder::start_locked(const RecorderOptions& options) {
+  const std::lock_guard lock(draining_);
+  buffer_.resize(kChunkEvents);
+  timespec wall{};
+  clock_gettime(CLOCK_REALTIME, &wall);
+  scale_.start();
+  start_ticks_ = scale_.start_ticks();
+  const TraceFileHeader header{.flags = options.stacks ? 1U : 0U,
+                               .pid = static_cast<std::uint64_t>(getpid()),
+                               .wall_ns = wall.tv_sec * 1'000'000'000 + wall.tv_nsec,
+                               .monotonic_ns = scale_.start_ns()};
+  TM_TRY(writer_.open(options.path, options.overwrite, header));
+  totals_.clear();
+  totals_due_ns_ = kTotalsInterval_ns;
+  interval_ns_ = options.flush_interval_ns;
+  events_ = resident_ = 0;
+  tags_written_ = 0;
+  resident_tag_ = intern_tag("process.resident_bytes");
+  first_failure_ = Status();
+  lost_.store(0, std::memory_order_relaxed);
+  {
+    const std::lock_guard listing(listing_);
+    const std::lock_guard defining(defining_);
+    definitions_ = Definitions();
+    dropped_before_ = 0;
+    std::erase_if(rings_, [](const auto& ring) { return ring->is_closed(); });
+    for (const auto& ring : rings_) {
+      ring->discard();
+      dropped_before_ -= ring->dropped();  // so that the sum begins at 0
+      definitions_.add(DefinitionKind::thread, ring->thread(), {}, {});
+    }
+  }
+  session_.fetch_add(1, std::memory_order_acq_rel);
+  active_capture_.store(options.stacks ? capture_.load(std::memory_order_acquire) : nullptr, std::memory_order_release);
+  g_trace_on.store(true, std::memory_order_release);
+  // Those made meanwhile are defined twice.
+  for (const Reporter& reporter : all_reporters()) define(reporter);
+  drain();
+  return {};
+}
+
+Status TraceRecorder::stop(RecorderReport* report) noexcept {
+  const std::lock_guard control(controlling_);
+  if (thread_ == nullptr) return Status::fail(Code::invalid_argument, "this process records no trace");
+  g_trace_on.store(false, std::memory_order_release);
+  active_capture_.store(nullptr, std::memory_order_release);
+  stop_thread();
+  const std::lock_guard lock(draining_);
+  drain();
+  write_totals();
+  const EndRecord end{.events = events_, .dropped = dropped(), .duration_ns = scale_.now_ns()};
+  Status finished = writer_.finish(end);
+  if (first_failure_.ok()) first_failure_ = std::move(finished);
+  *report = {
+      .events = events_, .dropped = end.dropped, .nbytes = writer_.bytes_written(), .duration_ns = end.duration_ns};
+  remove_closed_rings();
+  return std::move(first_failure_);
+}
+
+void TraceRecorder::stop_thread() noexcept {
+  stopping_.store(true, std::memory_order_release);
+  wake();
+  thread_->join();
+  thread_.reset();
+}
+
+Status TraceRecorder::flush() noexcept {
+  const std::lock_guard lock(draining_);
+  if (!writer_.is_open()) return Status::fail(Code::invalid_argument, "this process records no trace");
+  drain();
+  return {};
+}
+
+RecorderReport TraceRecorder::report() const noexcept {
+  const std::lock_guard lock(draining_);
+  return {.events = events_,
+          .dropped = dropped(),
+          .nbytes = writer_.bytes_written(),
+          .duration_ns = writer_.is_open() ? monotonic_ns() - scale_.start_ns() : scale_.now_ns()};
+}
+
+void TraceRecorder::run() noexcept {
+  pthread_setname_np(pthread_self(), "tensormem-trace");
+  while (!stopping_.load(std::memory_order_acquire)) {
+    timespec until{};
+    clock_gettime(CLOCK_REALTIME, &until);
+    const std::uint64_t nanoseconds = static_cast<std::uint64_t>(until.tv_nsec) + interval_ns_;
+    until.tv_sec += static_cast<time_t>(nanoseconds / 1'000'000'000);
+    until.tv_nsec = static_cast<long>(nanoseconds % 1'000'000'000);
+    while (sem_timedwait(&wake_, &until) == -1 && errno == EINTR) {
+    }
+    const std::lock_guard lock(draining_);
+    if (writer_.is_open()) drain();
+  }
+}
+
+}  // namespace tensormem

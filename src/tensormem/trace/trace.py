@@ -1,0 +1,297 @@
+"""Owns: `Trace`, the one object that every recording and every imported trace is: events by time, the blocks they tell
+of, peaks by space, tag or resource, and windows.
+
+Must not know: any file format; a store brings the events and the names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Literal, NamedTuple, Protocol
+
+from tensormem.errors import InvalidArgument
+from tensormem.trace.definitions import Names
+from tensormem.trace.events import Event, EventKind, Frame
+from tensormem.trace.lifetimes import Lifetime
+
+__all__ = ["BlockLife", "EventStore", "Peak", "Trace"]
+
+_FOREVER = 2**64
+By = Literal["space", "tag", "resource"]
+
+
+class EventStore(Protocol):
+    """What a trace stands on: a file, or a list in memory."""
+
+    names: Names
+    complete: bool
+
+    @property
+    def event_count(self) -> int:
+        """How many events there are."""
+
+    @property
+    def duration_ns(self) -> int:
+        """The time of the last one."""
+
+    @property
+    def dropped(self) -> int:
+        """How many were lost."""
+
+    @property
+    def wall_ns(self) -> int | None:
+        """When time 0 was, in nanoseconds since 1970; None when nobody said."""
+
+    def events(self, start_ns: int = 0, end_ns: int = _FOREVER) -> Iterator[Event]:
+        """Those from `start_ns` up to and without `end_ns`, by time."""
+
+    def totals(self, time_ns: int) -> tuple[int, dict[tuple[int, bool], tuple[int, int]]]:
+        """What was out at some time before: that time, and (bytes, blocks) by (resource, outermost)."""
+
+
+class Peak(NamedTuple):
+    """The most that was out at once, when, how many blocks that were, and what was still out at the end."""
+
+    nbytes: int
+    time_ns: int
+    blocks: int
+    final_bytes: int
+    final_blocks: int
+
+
+class BlockLife(NamedTuple):
+    """One block from its allocation to its end. `start_ns` is None when that was before the trace, `end_ns` when it was
+    never given back; `lower` and `upper` count allocations and deallocations."""
+
+    generation: int
+    resource: int
+    space: str
+    tag: str
+    address: int
+    nbytes: int
+    stream: int
+    thread: int
+    stack: int
+    start_ns: int | None
+    end_ns: int | None
+    lower: int
+    upper: int
+
+
+class Trace:
+    """What happened, from a recording or from another tool's file; made by `tensormem.trace.open`.
+
+    >>> import tempfile, pathlib
+    >>> import tensormem as tm
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "run.tmt"
+    >>> mr = tm.mr.HostMemoryResource()
+    >>> with tm.trace(path):
+    ...     block = mr.allocate(1000, tag="weights")
+    ...     mr.deallocate(block)
+    >>> trace = tm.trace.open(path)
+    >>> [event.kind for event in trace.events() if event.tag == "weights"]
+    ['allocate', 'deallocate']
+    >>> trace.peaks("tag")["weights"].nbytes
+    1000
+    """
+
+    def __init__(
+        self,
+        store: EventStore,
+        *,
+        source: str,
+        format: str,
+        bounds: tuple[int, int] = (0, _FOREVER),
+        lifetimes: list[Lifetime] | None = None,
+    ) -> None:
+        self._store, self.source, self.format, self._bounds = store, source, format, bounds
+        self._lifetimes = lifetimes
+
+    @property
+    def names(self) -> Names:
+        """What the numbers in events stand for."""
+        return self._store.names
+
+    @property
+    def store(self) -> EventStore:
+        """What the events come from; a `TraceFile` for a recording."""
+        return self._store
+
+    @property
+    def event_count(self) -> int:
+        """How many events the whole trace has."""
+        return self._store.event_count
+
+    @property
+    def duration_ns(self) -> int:
+        """The time of the last event of the whole trace."""
+        return self._store.duration_ns
+
+    @property
+    def dropped(self) -> int:
+        """How many events were lost while it was recorded."""
+        return self._store.dropped
+
+    @property
+    def complete(self) -> bool:
+        """Whether the recording came to its end; False when the process was killed."""
+        return self._store.complete
+
+    @property
+    def wall_ns(self) -> int | None:
+        """When time 0 was, in nanoseconds since 1970; None when nobody said."""
+        return self._store.wall_ns
+
+    def events(self) -> Iterator[Event]:
+        """All events, by time."""
+        return self._store.events(*self._bounds)
+
+    def stack(self, event: Event | BlockLife) -> tuple[Frame, ...]:
+        """The Python calls behind an event, the innermost first; () when stacks were not recorded."""
+        return self.names.stack(event.stack)
+
+    def window(self, start_ns: int, end_ns: int) -> Trace:
+        """The part from `start_ns` up to and without `end_ns`; of a large file, only that part is read."""
+        if not 0 <= start_ns < end_ns:
+            raise InvalidArgument(f"a window begins before it ends, not at {start_ns} and {end_ns}")
+        low, high = self._bounds
+        bounds = max(low, start_ns), min(high, end_ns)
+        return Trace(self._store, source=self.source, format=self.format, bounds=bounds)
+
+    def blocks(self, *, resource: int | None = None) -> Iterator[BlockLife]:
+        """Every block that the program asked for, or all that one resource handed out; first those that ended."""
+        live: dict[tuple[int, int], tuple[int, Event]] = {}
+        order = 0
+        for event in self._traffic(resource):
+            key = event.resource, event.generation
+            if event.kind is EventKind.ALLOCATE:
+                live[key] = order, event
+            else:
+                lower, begun = live.pop(key, (0, None))
+                yield self._life(begun or event, begun, event, lower, order)
+            order += 1
+        for lower, begun in live.values():
+            yield self._life(begun, begun, None, lower, order)
+
+    def lifetimes(self, *, space: str | None = None, resource: int | None = None) -> list[Lifetime]:
+        """When each block lived, counted in allocations and deallocations, and how large it was: for plans and replays.
+
+        Blocks that were out when the trace began live from its beginning, those that were never given back to its end.
+        """
+        if self._lifetimes is not None:
+            return list(self._lifetimes)
+        lives = [life for life in self.blocks(resource=resource) if space is None or life.space == space]
+        lives.sort(key=lambda life: (life.lower, life.generation))
+        return [Lifetime(str(number), life.lower, life.upper, life.nbytes) for number, life in enumerate(_real(lives))]
+
+    def peaks(self, by: By = "space") -> dict[str, Peak]:
+        """The most that was out at once, by space, by tag, or by resource; and over all as "" for spaces and tags.
+
+        Spaces and tags count what the program asked for. Resources count all that passed them, so one that stands below
+        another shows what it kept for that one. What was allocated before the trace began is not counted.
+        """
+        name = self._namer(by)
+        running: dict[str, _Running] = {}
+        seen: dict[tuple[int, int], int] = {}
+        for key, (nbytes, count) in self._carried(by).items():
+            running[key] = _Running(max(nbytes, 0), max(count, 0), self._bounds[0])
+        for event in self._traffic(None, every_layer=by == "resource"):
+            block = event.resource, event.generation
+            begins = event.kind is EventKind.ALLOCATE
+            if begins:
+                seen[block] = event.nbytes
+            elif seen.pop(block, None) is None and not self._bounds[0]:
+                continue
+            for key in (name(event),) if by == "resource" else (name(event), ""):
+                running.setdefault(key, _Running()).add(event.nbytes if begins else -event.nbytes, event.time_ns)
+        return {key: running[key].peak() for key in sorted(running)}
+
+    def close(self) -> None:
+        """Let go of the file behind it, if there is one."""
+        close = getattr(self._store, "close", None)
+        if close is not None:
+            close()
+
+    def __enter__(self) -> Trace:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Trace {self.source!r} ({self.format}), {self.event_count} events, {self.duration_ns / 1e9:.3f} s>"
+
+    def _traffic(self, resource: int | None, *, every_layer: bool = False) -> Iterator[Event]:
+        for event in self.events():
+            if event.kind is not EventKind.ALLOCATE and event.kind is not EventKind.DEALLOCATE:
+                continue
+            if every_layer or (event.depth == 0 if resource is None else event.resource == resource):
+                yield event
+
+    def _life(self, fact: Event, begun: Event | None, ended: Event | None, lower: int, upper: int) -> BlockLife:
+        return BlockLife(
+            fact.generation,
+            fact.resource,
+            self.names.space(fact.resource),
+            fact.tag,
+            fact.address,
+            fact.nbytes,
+            fact.stream,
+            fact.thread,
+            fact.stack,
+            None if begun is None else begun.time_ns,
+            None if ended is None else ended.time_ns,
+            lower,
+            upper,
+        )
+
+    def _namer(self, by: By) -> Callable[[Event], str]:
+        names = self.names
+        if by == "space":
+            return lambda event: names.space(event.resource)
+        if by == "tag":
+            return lambda event: event.tag or "untagged"
+        if by == "resource":
+            return lambda event: names.resource(event.resource)
+        raise InvalidArgument(f"peaks are by space, tag or resource, not by {by!r}")
+
+    def _carried(self, by: By) -> dict[str, tuple[int, int]]:
+        """What was out at the beginning of a window, as the newest totals before it and the events since then tell."""
+        if not self._bounds[0] or by == "tag":
+            return {}
+        taken_ns, totals = self._store.totals(self._bounds[0])
+        out: dict[tuple[int, bool], tuple[int, int]] = dict(totals)
+        for event in self._store.events(taken_ns, self._bounds[0]):
+            if event.kind in (EventKind.ALLOCATE, EventKind.DEALLOCATE):
+                sign = 1 if event.kind is EventKind.ALLOCATE else -1
+                nbytes, count = out.get((event.resource, event.depth == 0), (0, 0))
+                out[event.resource, event.depth == 0] = nbytes + sign * event.nbytes, count + sign
+        carried: dict[str, tuple[int, int]] = {}
+        for (resource, outermost), (nbytes, count) in out.items():
+            keys = [self.names.resource(resource)] if by == "resource" else [self.names.space(resource), ""]
+            for key in keys if outermost or by == "resource" else ():
+                before = carried.get(key, (0, 0))
+                carried[key] = before[0] + nbytes, before[1] + count
+        return carried
+
+
+class _Running:
+    """Bytes that are out while events go by, and the most there were."""
+
+    def __init__(self, nbytes: int = 0, blocks: int = 0, time_ns: int = 0) -> None:
+        self.nbytes, self.blocks = nbytes, blocks
+        self.peak_bytes, self.peak_blocks, self.peak_ns = nbytes, blocks, time_ns
+
+    def add(self, nbytes: int, time_ns: int) -> None:
+        self.nbytes += nbytes
+        self.blocks += 1 if nbytes > 0 else -1
+        if self.nbytes > self.peak_bytes:
+            self.peak_bytes, self.peak_blocks, self.peak_ns = self.nbytes, self.blocks, time_ns
+
+    def peak(self) -> Peak:
+        return Peak(self.peak_bytes, self.peak_ns, self.peak_blocks, self.nbytes, self.blocks)
+
+
+def _real(lives: list[BlockLife]) -> Iterator[BlockLife]:
+    # A block that was given back by the very event that told of it lived for no moment of this trace.
+    return (life for life in lives if life.upper > life.lower and life.nbytes > 0)

@@ -1,0 +1,145 @@
+"""`tensormem record`, `stats`, `tree`, `diff`, `export`: what they print, write, and end with."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import tensormem as tm
+from support.traces import real_data, record_steps
+from tensormem.cli.main import cli
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("trace") / "run.tmt"
+    record_steps(path)
+    return path
+
+
+@pytest.fixture
+def clean(tmp_path: Path) -> Path:
+    path = tmp_path / "clean.csv"
+    path.write_text("id,lower,upper,size\na,0,4,16\nb,2,6,8\n")
+    return path
+
+
+def run(*arguments: object, **more: object) -> Result:
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments], **more)  # type: ignore[arg-type]
+
+
+def test_stats_shows_peaks_leaks_and_the_next_command(recording: Path) -> None:
+    result = run("stats", recording, "--no-color")
+    assert result.exit_code == 1  # something was never given back
+    for text in (
+        "weights",
+        "activations",
+        "leaked",
+        "never given back",
+        "main",
+        "PoolMemoryResource",
+        "Next: tensormem",
+    ):
+        assert text in result.stdout
+    assert "\x1b" not in result.stdout
+
+
+def test_stats_of_a_trace_without_findings_ends_with_0(clean: Path) -> None:
+    result = run("stats", clean, "-q", "--no-color")
+    assert result.exit_code == 0 and "24 B" in result.stdout and "Next" not in result.stdout
+
+
+def test_stats_as_json_has_a_version_and_raw_numbers(recording: Path) -> None:
+    document = json.loads(run("stats", recording, "--json").stdout)
+    assert document["version"] == 1 and document["spaces"]["main"]["nbytes"] == document["peak_bytes"] > 64 * 1024
+    assert document["kinds"]["counter"] >= 3 and document["failures"] >= 1
+
+
+def test_stats_writes_to_a_file_and_not_over_one(recording: Path, tmp_path: Path) -> None:
+    out = tmp_path / "stats.json"
+    assert run("stats", recording, "-o", out).exit_code == 1
+    before = out.read_bytes()
+    assert json.loads(before)["version"] == 1
+    refused = run("stats", recording, "-o", out)
+    assert refused.exit_code == 2 and "--force" in refused.stderr and out.read_bytes() == before
+    assert run("stats", recording, "-o", out, "--force").exit_code == 1
+
+
+def test_stats_reads_standard_input(recording: Path, clean: Path) -> None:
+    assert json.loads(run("stats", "-", "--json", input=clean.read_bytes()).stdout)["peak_bytes"] == 24
+    assert json.loads(run("stats", "-", "--json", input=recording.read_bytes()).stdout)["format"] == "tmt"
+
+
+def test_tree_draws_who_stands_on_whom(recording: Path) -> None:
+    result = run("tree", recording, "--no-color")
+    host, pool = (result.stdout.index(name) for name in ("HostMemoryResource", "PoolMemoryResource"))
+    assert result.exit_code == 0 and host < pool
+    (root, *_) = json.loads(run("tree", recording, "--json").stdout)["roots"]
+    assert root["name"] == "HostMemoryResource" and root["above"][0]["peak_bytes"] > 64 * 1024
+
+
+def test_diff_finds_what_grew(clean: Path, tmp_path: Path) -> None:
+    more = tmp_path / "more.csv"
+    more.write_text("id,lower,upper,size\na,0,4,16\nb,2,6,80\n")
+    grown = run("diff", clean, more, "--no-color")
+    assert grown.exit_code == 1 and "+72 B" in grown.stdout and "+300.0 %" in grown.stdout
+    assert run("diff", more, clean).exit_code == 0
+    assert run("diff", clean, clean, "--no-color").exit_code == 0
+    document = json.loads(run("diff", clean, more, "--json").stdout)
+    assert document["grew"] and document["changes"][0]["difference"] == 72
+
+
+@pytest.mark.parametrize("name", ["rmm", "torch", "perfetto", "csv", "json", "lifetimes"])
+def test_export_writes_beside_the_trace_and_says_what_opens_it(recording: Path, tmp_path: Path, name: str) -> None:
+    out = tmp_path / "out"
+    result = run("export", recording, "-f", name, "-o", out)
+    assert result.exit_code == 0 and out.stat().st_size > 100 and "Next:" in result.stderr
+    assert run("export", recording, "-f", name, "-o", out).exit_code == 2
+    assert not list(tmp_path.glob(".*partial"))
+
+
+def test_export_to_standard_output_is_the_document_alone(clean: Path) -> None:
+    assert run("export", clean, "-f", "lifetimes", "-o", "-").stdout == clean.read_text()
+
+
+def test_what_is_no_trace_is_said_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "no.tmt"
+    path.write_bytes(b"\x89TMT\r\n\x1a\nnothing")
+    for command in (["stats", path], ["tree", path], ["diff", path, path], ["export", path, "-f", "csv"]):
+        result = run(*command)
+        assert result.exit_code == 2 and "at byte 0" in result.stderr and "Traceback" not in result.stderr
+    assert run("stats", tmp_path / "missing.tmt").exit_code == 2
+
+
+def test_record_runs_a_program_and_passes_its_exit_code_on(tmp_path: Path) -> None:
+    out = tmp_path / "run.tmt"
+    program = "import tensormem as tm, sys; b = tm.mr.HostMemoryResource().allocate(1000, tag='app'); sys.exit(5)"
+    record = [sys.executable, "-m", "tensormem", "record", "-o", str(out), "--stacks", "--"]
+    result = subprocess.run([*record, sys.executable, "-c", program], capture_output=True, text=True, timeout=200)
+    assert result.returncode == 5, result.stderr
+    assert "Next: tensormem stats" in result.stderr
+    with tm.trace.open(out) as trace:
+        (life,) = [life for life in trace.blocks() if life.tag == "app"]
+        assert life.nbytes == 1000 and trace.stack(life)[0].function == "<module>"
+    again = run("record", "-o", out, "--", sys.executable, "-c", "pass")
+    assert again.exit_code == 2 and "--force" in again.stderr
+
+
+def test_record_of_what_does_not_use_tensormem_says_so(tmp_path: Path) -> None:
+    result = run("record", "-o", tmp_path / "run.tmt", "--", sys.executable, "-c", "pass")
+    assert result.exit_code == 1 and "did not use tensormem" in result.stderr
+    missing = run("record", "-o", tmp_path / "run.tmt", "--", "there-is-no-such-program")
+    assert missing.exit_code == 2
+
+
+@pytest.mark.parametrize("name", ["torch/gpt_medium_128_inference_snapshot.pickle", "somas/resnet50.csv"])
+def test_every_verb_works_on_real_data(name: str, tmp_path: Path) -> None:
+    path = real_data(*name.split("/"))
+    assert run("stats", path).exit_code in (0, 1)
+    assert run("tree", path).exit_code == 0
+    assert run("diff", path, path).exit_code == 0
+    for number, kind in enumerate(("rmm", "torch", "perfetto", "csv", "json", "lifetimes")):
+        assert run("export", path, "-f", kind, "-o", tmp_path / str(number)).exit_code == 0

@@ -1,0 +1,144 @@
+"""Traces of other tools: RMM's log, PyTorch's snapshot, lifetimes."""
+
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tensormem as tm
+from support.traces import real_data
+from tensormem.errors import InvalidLifetimes, TraceError
+
+RMM = """Thread,Time,Action,Pointer,Size,Stream
+7,23:59:59.900000,allocate,0x1000,100,0
+7,23:59:59.950000,allocate,0x2000,50,0x1
+8,00:00:00.000001,free,0x1000,100,0
+8,00:00:00.100000,allocate failure,(nil),4096,0
+8,00:00:00.200000,allocate,0x1000,10,0
+"""
+
+
+def test_an_rmm_log_is_a_trace_and_runs_over_midnight(tmp_path: Path) -> None:
+    path = tmp_path / "rmm.log"
+    path.write_text(RMM)
+    trace = tm.trace.open(path)
+    kinds = [event.kind for event in trace.events()]
+    assert trace.format == "rmm" and kinds == ["allocate", "allocate", "deallocate", "fail", "allocate"]
+    assert [event.time_ns for event in trace.events()] == [0, 50_000_000, 100_001_000, 200_000_000, 300_000_000]
+    lives = sorted(trace.blocks(), key=lambda life: life.lower)
+    assert [(life.nbytes, life.end_ns is None) for life in lives] == [(100, False), (50, True), (10, True)]
+
+
+def test_what_our_own_log_sink_writes_can_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "ours.csv"
+    mr = tm.mr.LoggingResourceAdaptor(tm.mr.HostMemoryResource(), sink=tm.mr.CsvSink(path))
+    mr.deallocate(mr.allocate(100))
+    mr.flush()
+    trace = tm.trace.open(path)
+    assert [event.kind for event in trace.events()] == ["allocate", "deallocate"]
+
+
+@pytest.mark.parametrize("row", ["7,25:99,allocate", "7,00:00:00.1,steal,0x1,5,0", "x" * 500])
+def test_a_row_that_is_none_is_refused_with_its_offset(tmp_path: Path, row: str) -> None:
+    path = tmp_path / "rmm.log"
+    path.write_text(RMM + row + "\n")
+    with pytest.raises(TraceError, match="no row of an RMM log") as raised:
+        tm.trace.open(path)
+    assert raised.value.offset == len(RMM)
+
+
+def snapshot(**more: Any) -> dict[str, Any]:
+    rows = [
+        {"action": "alloc", "addr": 4096, "size": 512, "stream": 0, "time_us": 10, "frames": []},
+        {"action": "free_requested", "addr": 4096, "size": 512, "stream": 0, "time_us": 20, "frames": []},
+        {"action": "free_completed", "addr": 4096, "size": 512, "stream": 0, "time_us": 21, "frames": []},
+        {"action": "free_completed", "addr": 8192, "size": 64, "stream": 0, "time_us": 30, "frames": []},
+        {"action": "segment_alloc", "addr": 0, "size": 2**21, "stream": 0, "time_us": 31, "frames": []},
+        {"action": "oom", "device_free": 1, "size": 2**30, "stream": 0, "time_us": 40, "frames": []},
+    ]
+    blocks = [{"address": 2**20, "size": 100, "state": "active_allocated", "frames": []}]
+    segment = {"device": 0, "address": 2**20, "total_size": 100, "blocks": blocks}
+    return {"segments": [segment], "device_traces": [rows], **more}
+
+
+def test_a_snapshot_of_pytorch_is_a_trace_with_what_was_out_before_it(tmp_path: Path) -> None:
+    path = tmp_path / "snapshot.pickle"
+    path.write_bytes(pickle.dumps(snapshot()))
+    trace = tm.trace.open(path)
+    assert trace.format == "torch"
+    lives = {life.address: life for life in trace.blocks()}
+    assert lives[4096].nbytes == 512 and lives[4096].end_ns == 11_000
+    assert lives[8192].start_ns == 0 and lives[8192].end_ns == 20_000
+    assert lives[2**20].start_ns == 0 and lives[2**20].end_ns is None
+    assert [event.nbytes for event in trace.events() if event.kind == "fail"] == [2**30]
+    assert trace.peaks("space").keys() == {"", "gpu:0"}
+
+
+def test_a_pickle_that_names_anything_is_refused_and_not_run(tmp_path: Path) -> None:
+    class Evil:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return os.mkdir, (str(tmp_path / "pwned"),)
+
+    for evil in (snapshot(more=Evil()), Evil(), snapshot(more=Path), snapshot(more=bytearray(b"x"))):
+        path = tmp_path / "evil.pickle"
+        path.write_bytes(pickle.dumps(evil))
+        with pytest.raises(TraceError, match="plain values only"):
+            tm.trace.open(path)
+    assert not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [],
+        {"segments": []},
+        {"device_traces": [5]},
+        {"device_traces": [[{"addr": 1}]]},
+        {"device_traces": [[{"action": "alloc", "addr": -1}]]},
+        {"device_traces": [[{"action": "alloc", "size": "big"}]]},
+    ],
+)
+def test_a_pickle_that_is_no_snapshot_is_refused(tmp_path: Path, wrong: object) -> None:
+    path = tmp_path / "wrong.pickle"
+    path.write_bytes(pickle.dumps(wrong))
+    with pytest.raises(TraceError):
+        tm.trace.open(path)
+
+
+def test_lifetimes_stay_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "step.csv"
+    path.write_text("id,lower,upper,size\na,10,40,16\nb,40,60,8\n")
+    trace = tm.trace.open(path)
+    assert trace.lifetimes() == [tm.trace.Lifetime("a", 10, 40, 16), tm.trace.Lifetime("b", 40, 60, 8)]
+    assert trace.peaks()["main"].nbytes == 16  # half-open: a ends before b begins
+    path.write_text("id,lower,upper,size\na,10,4,16\n")
+    with pytest.raises(InvalidLifetimes):
+        tm.trace.open(path)
+
+
+def test_something_else_is_refused_with_what_it_begins_with(tmp_path: Path) -> None:
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(b"\xff\xd8\xff\xe0JFIF")
+    with pytest.raises(TraceError, match="JFIF"):
+        tm.trace.open(path)
+    path.write_bytes(b"")
+    with pytest.raises(TraceError):
+        tm.trace.open(path)
+
+
+def test_the_real_snapshot_is_read() -> None:
+    trace = tm.trace.open(real_data("torch", "gpt_medium_128_inference_snapshot.pickle"))
+    assert trace.format == "torch" and trace.peaks()["gpu:0"].nbytes > 2**20
+    lifetimes = trace.lifetimes()
+    tm.trace.check_lifetimes(lifetimes)
+    assert len(lifetimes) >= 1280
+
+
+@pytest.mark.parametrize(
+    "name", ["minimalloc/A.1048576.csv", "somas/resnet50.csv", "torch/gpt_medium_512_training.csv"]
+)
+def test_the_real_lifetimes_are_read(name: str) -> None:
+    trace = tm.trace.open(real_data(*name.split("/")))
+    assert tm.trace.peak_load(trace.lifetimes()) == trace.peaks()["main"].nbytes
