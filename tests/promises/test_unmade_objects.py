@@ -1,21 +1,23 @@
 """An object that was made around its class, as by a subclass that forgets `super().__init__()`, is refused or answers
-with errors. It never takes the process down."""
+with errors. It never takes the process down, and never waits for ever."""
 
-import importlib
-import inspect
-import os
-import pkgutil
-from collections.abc import Iterator
+import subprocess
+import sys
 
 import pytest
 
 import tensormem._core as core
 
-SPECIAL = {"__init__", "__repr__", "__str__", "__hash__", "__index__", "__enter__", "__len__", "__iter__", "__eq__"}
-PROTOCOLS = {"__dlpack__", "__dlpack_device__", "__array_interface__", "__cuda_stream__", "__reduce__"}
+# One fresh process, which has no threads of other libraries, forks a child for every class; an alarm ends what waits.
+PROBE = r"""
+import importlib, inspect, os, pkgutil, signal
+import tensormem._core as core
+
+SPECIAL = {"__init__", "__repr__", "__str__", "__hash__", "__index__", "__enter__", "__len__", "__iter__", "__eq__",
+           "__dlpack__", "__dlpack_device__", "__array_interface__", "__cuda_stream__", "__reduce__"}
 
 
-def core_classes() -> Iterator[type]:
+def core_classes():
     for found in pkgutil.iter_modules(core.__path__):
         if found.name.startswith("lib"):
             continue
@@ -25,10 +27,9 @@ def core_classes() -> Iterator[type]:
                 yield value
 
 
-def touch_everything(cls: type) -> None:
+def touch_everything(cls):
     made = cls.__new__(cls)
-    names = [name for name in dir(cls) if not name.startswith("__") or name in SPECIAL | PROTOCOLS]
-    for name in names:
+    for name in [name for name in dir(cls) if not name.startswith("__") or name in SPECIAL]:
         for arguments in ((), (1,), (1, 2), (1, 2, 3), (made,), (made, made), (made, 1, 2)):
             try:
                 found = getattr(made, name)
@@ -38,22 +39,26 @@ def touch_everything(cls: type) -> None:
                 continue
 
 
-def ending_of(cls: type) -> int:
+for cls in core_classes():
     child = os.fork()
     if child == 0:
+        signal.alarm(60)
         try:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
             touch_everything(cls)
         finally:
             os._exit(0)
-    return os.waitpid(child, 0)[1]
+    ending = os.waitpid(child, 0)[1]
+    print(f"{cls.__module__}.{cls.__name__}", "fine" if ending == 0 else f"ended with {ending}", flush=True)
+"""
 
 
-@pytest.mark.parametrize(
-    "cls", list(core_classes()), ids=lambda cls: f"{cls.__module__.rpartition('.')[2]}.{cls.__name__}"
-)
-def test_an_unmade_object_never_crashes(cls: type) -> None:
-    assert ending_of(cls) == 0
+def test_an_unmade_object_never_crashes() -> None:
+    done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if not line.endswith(" fine")] == []
+    assert len(lines) > 50
 
 
 @pytest.mark.parametrize(
