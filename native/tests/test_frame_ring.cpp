@@ -1,109 +1,21 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
-#include <csignal>
-#include <cstdio>
 #include <cstring>
 #include <thread>
 #include <vector>
 
 #include "driver/host/fault_plan.hpp"
-#include "share/ring_reader.hpp"
-#include "share/ring_writer.hpp"
-#include "tests/check.hpp"
+#include "tests/ring_case.hpp"
 #include "tests/ring_model.hpp"
 
 using namespace tensormem;
-
-namespace {
-
-constexpr std::uint64_t kGlance = 20'000'000;
-using Writer = std::unique_ptr<RingWriter>;
-using Reader = std::unique_ptr<RingReader>;
-
-FrameFormat format(std::uint32_t frames, WhenFull when_full) {
-  FrameFormat made;
-  made.frame_count = frames;
-  made.when_full = when_full;
-  made.dtype = {1, 8, 1};
-  made.ndim = 2;
-  made.shape = {4, 1000};
-  return made;
-}
-
-RingFilePtr new_ring(std::uint32_t frames, WhenFull when_full) {
-  RingFilePtr file;
-  TM_CHECK(RingFile::create(format(frames, when_full), &file).ok());
-  return file;
-}
-
-RingFilePtr attach(const RingFilePtr& ring) {
-  RingFilePtr file;
-  TM_CHECK(RingFile::attach(ring->fd(), &file).ok());
-  return file;
-}
-
-Writer writer_of(const RingFilePtr& ring) {
-  Writer made;
-  TM_CHECK(RingWriter::attach(ring, &made).ok());
-  return made;
-}
-
-Reader reader_of(const RingFilePtr& ring, ReadMode mode) {
-  Reader made;
-  TM_CHECK(RingReader::attach(ring, mode, &made).ok());
-  return made;
-}
-
-// Writes one frame; its number, or 0 when there was no room.
-std::uint64_t write(RingWriter& writer, std::uint64_t timestamp = 7) {
-  return writer.begin(0) == RingWriter::kNoSlot ? 0 : writer.publish(timestamp);
-}
-
-// The number of the next frame, given back at once; 0 when there is none.
-std::uint64_t read(RingReader& reader) {
-  HeldFrame frame;
-  if (reader.take(0, &frame) != ReadOutcome::frame) return 0;
-  reader.give_back(frame.slot);
-  return frame.number;
-}
-
-void wait_for(pid_t pid) {
-  int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-}
-
-// Runs `body` in a child, which then waits to be killed; returns when it has.
-template <typename Body>
-pid_t in_a_child(Body&& body) {
-  int ends[2];
-  TM_CHECK(pipe(ends) == 0);
-  std::fflush(nullptr);
-  const pid_t pid = fork();
-  if (pid == 0) {
-    body();
-    if (::write(ends[1], "x", 1) != 1) _exit(1);
-    while (true) pause();
-  }
-  close(ends[1]);
-  char said = 0;
-  TM_CHECK(::read(ends[0], &said, 1) == 1);
-  close(ends[0]);
-  return pid;
-}
-
-void kill_child(pid_t pid) {
-  kill(pid, SIGKILL);
-  wait_for(pid);
-}
-
-}  // namespace
+using namespace tensormem::test;
 
 TM_TEST("the latest frame is the newest one, once, and skipped ones are counted") {
   const auto ring = new_ring(3, WhenFull::overwrite);
@@ -264,7 +176,7 @@ TM_TEST("the ring does what a simple model does") {
   };
   for (const WhenFull when_full : {WhenFull::wait, WhenFull::drop, WhenFull::overwrite}) {
     for (std::uint32_t frames = 1; frames < 6; ++frames) {
-      test::RingModel model(frames, when_full);
+      RingModel model(frames, when_full);
       TM_CHECK(model.opened());
       bool same = true;
       for (int i = 0; i < 5000 && same; ++i) {
@@ -315,85 +227,6 @@ TM_TEST("threads read frames while others are written, and none is ever torn") {
   }
 }
 
-TM_TEST("a reader killed while it holds a frame and wants others gives all of it up") {
-  const auto ring = new_ring(2, WhenFull::wait);
-  const auto writer = writer_of(ring);
-  TM_CHECK(write(*writer) == 1);
-  const pid_t child = in_a_child([&] {
-    const auto mine = reader_of(ring, ReadMode::every).release();
-    HeldFrame frame;
-    if (mine->take(0, &frame) != ReadOutcome::frame) _exit(1);
-  });
-  TM_CHECK(write(*writer) == 2 && write(*writer) == 0 && write(*writer) == 0);
-  TM_CHECK(ring->readers().size() == 1 && ring->readers()[0].pid == static_cast<std::uint32_t>(child));
-  kill_child(child);
-  TM_CHECK(write(*writer) == 3 && write(*writer) == 4 && ring->readers().empty());
-}
-
-TM_TEST("a waiting writer goes on when the reader it waits for dies") {
-  const auto ring = new_ring(1, WhenFull::wait);
-  const auto writer = writer_of(ring);
-  const pid_t child = in_a_child([&] { reader_of(ring, ReadMode::every).release(); });
-  TM_CHECK(write(*writer) == 1 && write(*writer) == 0);
-  std::thread killer([&] { kill_child(child); });
-  while (writer->begin(kGlance) == RingWriter::kNoSlot) {
-  }
-  killer.join();
-  TM_CHECK(writer->publish(0) == 2);
-}
-
-TM_TEST("a writer killed in the middle of a frame is noticed, and the next one writes on") {
-  const auto ring = new_ring(2, WhenFull::wait);
-  const auto reader = reader_of(ring, ReadMode::every);
-  const pid_t child = in_a_child([&] {
-    const auto mine = writer_of(ring).release();
-    if (write(*mine) != 1 || mine->begin(0) == RingWriter::kNoSlot) _exit(1);
-  });
-  HeldFrame frame;
-  TM_CHECK(writer_of(ring) == nullptr && read(*reader) == 1);
-  TM_CHECK(reader->take(0, &frame) == ReadOutcome::nothing_yet);
-  kill_child(child);
-  TM_CHECK(reader->take(0, &frame) == ReadOutcome::writer_gone);
-  const auto writer = writer_of(ring);
-  TM_CHECK(write(*writer) == 2 && write(*writer) == 3 && read(*reader) == 2 && read(*reader) == 3);
-}
-
-TM_TEST("a frame that was complete and not announced when its writer died is announced by the next") {
-  const auto ring = new_ring(3, WhenFull::overwrite);
-  auto writer = writer_of(ring);
-  TM_CHECK(write(*writer) == 1 && write(*writer) == 2);
-  writer.reset();
-  ring->header().latest.store(1);  // as if it had been killed just before
-  const auto reader = reader_of(ring, ReadMode::every);
-  writer = writer_of(ring);
-  TM_CHECK(read(*reader) == 1 && read(*reader) == 2 && write(*writer) == 3 && read(*reader) == 3);
-}
-
-TM_TEST("a forked child has no part in the ring, lets go of nothing, and can join") {
-  const auto ring = new_ring(2, WhenFull::wait);
-  auto* const writer = writer_of(ring).release();
-  auto* const reader = reader_of(ring, ReadMode::every).release();
-  TM_CHECK(write(*writer) == 1);
-  HeldFrame frame;
-  TM_CHECK(reader->take(0, &frame) == ReadOutcome::frame);
-  const pid_t child = in_a_child([&] {
-    HeldFrame other;
-    if (!writer->is_forked() || writer->begin(0) != RingWriter::kNoSlot) _exit(1);
-    if (reader->take(0, &other) != ReadOutcome::nothing_yet) _exit(2);
-    reader->give_back(frame.slot);
-    delete reader;
-    delete writer;
-    if (writer_of(ring) != nullptr) _exit(3);
-    auto* const mine = reader_of(ring, ReadMode::every).release();
-    if (mine->take(0, &other) != ReadOutcome::frame || other.number != 1) _exit(4);
-  });
-  TM_CHECK(ring->readers().size() == 2 && ring->slot(frame.slot).word.load() == 3);
-  delete writer;  // the child keeps no lock of ours
-  TM_CHECK(reader->take(0, &frame) == ReadOutcome::writer_gone);
-  kill_child(child);
-  delete reader;
-}
-
 TM_TEST("what a member scribbles over the file loses frames at most, and a new writer puts it right") {
   const auto ring = new_ring(3, WhenFull::drop);
   auto writer = writer_of(ring);
@@ -424,45 +257,6 @@ TM_TEST("what a member scribbles over the file loses frames at most, and a new w
   const auto fresh = reader_of(ring, ReadMode::latest);
   for (int i = 0; i < 10; ++i) (void)write(*writer);
   TM_CHECK(read(*fresh) != 0);
-}
-
-TM_TEST("writers and readers killed at any moment leave a ring that works") {
-  for (int round = 0; round < 60; ++round) {
-    const auto ring = new_ring(2 + static_cast<std::uint32_t>(round % 3), static_cast<WhenFull>(round % 3));
-    std::vector<pid_t> children;
-    for (int number = 0; number < 3; ++number) {
-      std::fflush(nullptr);
-      const pid_t pid = fork();
-      if (pid != 0) {
-        children.push_back(pid);
-        continue;
-      }
-      while (number == 0) {
-        const auto mine = writer_of(ring);
-        for (int i = 0; mine != nullptr && i < 50; ++i)
-          if (mine->begin(1000) != RingWriter::kNoSlot) (void)mine->publish(1);
-      }
-      while (true) {
-        const auto mine = reader_of(ring, number == 1 ? ReadMode::every : ReadMode::latest);
-        HeldFrame frame;
-        for (int i = 0; i < 50; ++i)
-          if (mine->take(1000, &frame) == ReadOutcome::frame) mine->give_back(frame.slot);
-      }
-    }
-    while (ring->header().latest.load() < static_cast<std::uint64_t>(5 + round)) sched_yield();
-    for (const pid_t pid : children) kill(pid, SIGKILL);
-    for (const pid_t pid : children) wait_for(pid);
-    const auto writer = writer_of(ring);
-    const auto reader = reader_of(ring, ReadMode::every);
-    TM_CHECK(writer != nullptr && reader != nullptr && ring->readers().size() == 1);
-    const std::uint64_t newest = read(*reader);
-    std::uint64_t last = newest;
-    for (int i = 0; i < 10; ++i) {
-      const std::uint64_t written = write(*writer);
-      TM_CHECK(written > last && read(*reader) == written);
-      last = written;
-    }
-  }
 }
 
 TM_TEST("when a system call fails while a ring is made or joined, nothing is left behind") {

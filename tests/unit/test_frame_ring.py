@@ -50,13 +50,15 @@ def test_a_ring_says_what_it_is(ring: tm.FrameRing) -> None:
 
 def test_frames_are_not_copied(ring: tm.FrameRing) -> None:
     with ring.write() as frame:
-        written = frame.tensor.ptr
+        written = frame.tensor
+        written.fill_(6)
+    assert written.closed
     other = ring.as_readonly()
     with ring.read(timeout=0) as here, other.read(timeout=0) as there:
         assert here.tensor.tolist() == there.tensor.tolist()
+        assert here.tensor.aliases(there.tensor)
         array = np.asarray(here.tensor)
         assert array.ctypes.data == here.tensor.ptr
-    assert written
     other.close()
 
 

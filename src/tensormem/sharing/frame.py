@@ -48,6 +48,7 @@ def _tensor(file: RingFile, memory: Tensor, slot: int, hold: SlotHold | None) ->
         device=(1, 0),
         driver=host_driver(),
         readonly=hold is not None,
+        id=memory.storage.id,  # parts of one memory, as views are
     )
     return Tensor(storage, file.dtype, file.shape)
 
