@@ -109,3 +109,28 @@ def test_maps_of_threads_do_not_end_one_another(mode: str) -> None:
 
     run(remap)
     tensor.close()
+
+
+def test_a_descriptor_that_is_exported_while_the_memory_goes_is_of_that_memory_or_refused() -> None:
+    for _ in range(100):
+        export_and_close(tm.zeros(1 << 18, "uint8", memory="shm"))
+
+
+def export_and_close(tensor: tm.Tensor) -> None:
+    start = Barrier(2)
+
+    def export() -> int | None:
+        start.wait()
+        try:
+            return tensor.clone_fd()
+        except tm.errors.UseAfterFree:
+            return None
+
+    with ThreadPoolExecutor(1) as thread:
+        done = thread.submit(export)
+        start.wait()
+        tensor.close()
+        fd = done.result()
+    if fd is not None:
+        assert os.fstat(fd).st_size == 1 << 18
+        os.close(fd)

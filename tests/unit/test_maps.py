@@ -253,6 +253,27 @@ def test_in_a_cycle_of_garbage_accesses_end_before_the_owner_is_released(held: C
     assert begun == sorted(call.removeprefix("end ") for call in log if call.startswith("end "))
 
 
+def test_all_that_is_open_is_ended_even_if_one_end_fails() -> None:
+    owner, tensor = bracketed()
+    _ = tensor.__array_interface__, tensor.as_readonly().__array_interface__
+    shown = tensor.as_readonly()
+    _ = shown.__array_interface__
+    owner.told()
+    owner.fail = OSError("not now")
+    with pytest.raises(OSError, match="not now"):
+        tensor.close()
+    assert sorted(owner.told()) == ["end r", "end rw", "release"]
+
+
+@pytest.mark.parametrize("wrong", [{"address": 1, "nbytes": 2**63 - 1, "id": -1}, {"address": 2**64 - 1, "nbytes": 2}])
+def test_a_storage_that_could_not_be_made_does_not_release_the_owner(wrong: dict[str, int]) -> None:
+    owner = Bracketed(8)
+    with pytest.raises(errors.InvalidArgument):
+        tm.Storage(**wrong, owner=owner, space=tm.main, memory="mem", device=(1, 0))  # type: ignore[arg-type]
+    gc.collect()
+    assert owner.told() == []
+
+
 def test_an_owner_that_gives_no_address_is_refused() -> None:
     class Nowhere(Bracketed):
         def begin_access(self, mode: str) -> int:

@@ -176,6 +176,17 @@ void SharedMemory::release() noexcept {
   ready_to_share_ = false;
 }
 
+void SharedMemory::hand_over(SharedMemory& to) noexcept {
+  TM_ASSERT(!to.is_open());
+  std::swap(fd_, to.fd_);
+  std::swap(address_, to.address_);
+  std::swap(nbytes_, to.nbytes_);
+  std::swap(granularity_, to.granularity_);
+  std::swap(mapped_bytes_, to.mapped_bytes_);
+  to.reading_address_ = reading_address_.exchange(0);
+  release();
+}
+
 Status SharedMemory::reading_address(std::uint64_t* address) noexcept {
   *address = readonly_ ? address_ : reading_address_.load(std::memory_order_acquire);
   if (*address != 0) return {};

@@ -117,16 +117,18 @@ cdef class Accesses:
 
     cdef int _finish(self) except -1:
         # Open at the end are only those who cannot say when they are done, and in garbage maps that were not unmapped.
-        cdef int readonly
-        for readonly in range(2 if self._locks is not None else 0):
-            with self._lock(readonly):
-                if self._holders[readonly]:
-                    self._holders[readonly] = 0
-                    self._owner.end_access(_UNPLANNED_MODES[readonly])
-        for mode in ("r", "w", "rw"):
-            while self._open[_number(mode)]:
-                self._open[_number(mode)] -= 1
+        open_modes = [mode for mode in ("r", "w", "rw") for _ in range(self._open[_number(mode)])]
+        open_modes += [_UNPLANNED_MODES[readonly] for readonly in range(2) if self._holders[readonly]]
+        self._open[0] = self._open[1] = self._open[2] = 0
+        self._holders[0] = self._holders[1] = 0
+        failed = None
+        for mode in open_modes:
+            try:
                 self._owner.end_access(mode)
+            except BaseException as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
         return 0
 
 

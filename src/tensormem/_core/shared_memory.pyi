@@ -29,7 +29,7 @@ class SharedMemory:
     def release(self) -> None: ...
 
 def create_shared_memory(
-    nbytes: SupportsIndex | str, name: str = "tensormem", *, huge_pages: bool = False, readers_only: bool = False
+    nbytes: SupportsIndex | str, name: str | None = None, *, huge_pages: bool = False, readers_only: bool = False
 ) -> SharedMemory: ...
 def attach_shared_memory(
     fd: SupportsIndex, nbytes: SupportsIndex | None = None, *, readonly: bool = False, trust: bool = False

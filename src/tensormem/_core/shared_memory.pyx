@@ -53,6 +53,7 @@ cdef extern from "driver/host/shared_memory.hpp" namespace "tensormem" nogil:
         Status create(uint64_t nbytes, const SharedMemoryOptions& options)
         Status attach(int fd, const AttachOptions& options)
         void release()
+        void hand_over(NativeSharedMemory& to)
         uint64_t address()
         uint64_t nbytes()
         cbool readonly()
@@ -82,6 +83,7 @@ cdef class SharedMemory:
 
     cdef NativeSharedMemory native
     cdef readonly object id  # the identity of the memory, for its storage
+    cdef bint _created  # here, not attached
     cdef tuple _file  # (st_dev, st_ino), once it was asked for; then the identity is held by it
 
     def __dealloc__(self):
@@ -146,9 +148,13 @@ cdef class SharedMemory:
 
     def release(self):
         """Unmap and close it; whoever else holds the memory keeps it."""
-        file, self._file = self._file, None
+        # Whoever exports a descriptor at this moment has it already, or finds none: never another file of its number.
+        cdef NativeSharedMemory going
+        with cython.critical_section(self):
+            file, self._file = self._file, None
+            self.native.hand_over(going)
         with nogil:
-            self.native.release()
+            going.release()
         if file is not None:
             drop_identity(file)
 
@@ -162,7 +168,9 @@ cdef class SharedMemory:
         cdef int fd = -1
         self._check_open()
         self.identity  # whoever comes back with a descriptor of it is recognised
-        check(self.native.duplicate(readonly, trust, &fd))
+        with cython.critical_section(self):
+            self._check_open()
+            check(self.native.duplicate(readonly, trust, &fd))
         return fd
 
     cdef int _check_open(self) except -1:
@@ -182,10 +190,13 @@ cdef class SharedMemory:
 only_the_core_makes(SharedMemory, b"shared memory comes from tensormem.memories.shm")
 
 
-def create_shared_memory(nbytes, name="tensormem", *, bint huge_pages=False, bint readers_only=False):
+cdef bytes _NAME = b"tensormem"
+
+
+def create_shared_memory(nbytes, name=None, *, bint huge_pages=False, bint readers_only=False):
     """New shared memory, zeroed. With `huge_pages`, of 2 MiB pages or not at all; with `readers_only`, others never write."""
     cdef SharedMemory made = SharedMemory.__new__(SharedMemory)
-    cdef bytes called = name.encode()[:200].replace(b"\0", b"?")
+    cdef bytes called = _NAME if name is None else name.encode()[:200].replace(b"\0", b"?")
     cdef SharedMemoryOptions options
     cdef uint64_t size = size_of(nbytes)
     cdef Status status
@@ -196,6 +207,7 @@ def create_shared_memory(nbytes, name="tensormem", *, bint huge_pages=False, bin
         status = made.native.create(size, options)
     check(move(status))
     made.id = new_identity()
+    made._created = True
     return made
 
 
@@ -218,7 +230,7 @@ def attach_shared_memory(fd, nbytes=None, *, bint readonly=False, bint trust=Fal
 def storage_of_shared_memory(SharedMemory owner not None, space, memory, Driver driver not None):
     """The storage of shared memory, which it releases at its end."""
     return new_bracketed_storage(owner.native.address(), owner.native.nbytes(), owner, space, memory, driver,
-                                 owner.native.readonly(), owner.id)
+                                 owner.native.readonly(), owner.id, owner._created)
 
 
 def why_no_shared_memory():

@@ -42,6 +42,7 @@ cdef class Storage:
 
     cdef int check_open(self) except -1
     cdef int check_address(self) except -1
+    cdef int _report(self) except -1
     cdef int settle(self) except -1
     cdef uint64_t lend(self, bint readonly) except? 0
     cdef void let_go(self, bint readonly) noexcept
@@ -51,9 +52,9 @@ cdef class Storage:
 cdef ElementType element_of(object dtype)
 # The same for DLPack's three numbers; padded elements of less than a byte have a byte each.
 cdef ElementType element_from_code(uint8_t code, uint8_t bits, uint16_t lanes, bint padded)
-# A storage of memory that `owner` owns and is told of, with an identity that is known.
+# A storage of memory that `owner` owns and is told of, with an identity that is known; `fresh` if it was made just now.
 cdef Storage new_bracketed_storage(uint64_t address, uint64_t nbytes, object owner, object space, object memory,
-                                   Driver driver, bint readonly, uint64_t id)
+                                   Driver driver, bint readonly, uint64_t id, bint fresh)
 # A storage of memory that `owner` owns, made without looking at the arguments again.
 cdef Storage new_storage(uint64_t address, uint64_t nbytes, object owner, object space, object memory, Driver driver,
                          int32_t device_type, int32_t device_id, bint host, bint readonly)

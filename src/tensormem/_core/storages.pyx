@@ -98,14 +98,15 @@ cdef class Storage:
         device_type, device_id = device
         self.address = address_of(address)
         self.capacity = size_of(nbytes)
-        accesses = None if owner is None else accesses_of(owner)
-        nowhere = self.address == 0 and accesses is None
+        nowhere = self.address == 0 and not hasattr(owner, "begin_access")
+        number = next_storage_id() if id is None else size_of(id)
         if self.capacity > 0 and (nowhere or self.address + self.capacity < self.address):
             raise errors.InvalidArgument(f"{self.capacity} bytes at address {self.address:#x} are no memory")
         if type(owner) is DeviceBlock:
             _keep_block(<DeviceBlock>owner)
+        # From here on nothing fails: the owner is ours to release.
         self._owner = owner
-        self.accesses = accesses
+        self.accesses = accesses_of(owner)
         self._calls_release = type(owner) is not DeviceBlock and callable(getattr(owner, "release", None))
         self.space = space
         self.memory = memory
@@ -115,16 +116,17 @@ cdef class Storage:
         self.device_id = device_id
         self.host = host_accessible
         self._readonly = readonly
-        self._id = next_storage_id() if id is None else size_of(id)
+        self._id = number
         if id is None and self._calls_release and trace_is_on():
-            self._reporter = _reporter_of(memory)
-            report_allocate(self._reporter, self.address, self.capacity, self._id, 0)
+            self._report()
 
     def __dealloc__(self):
-        if self._closed or self.accesses is not None:  # which see to it themselves
+        if self._closed:
             return
         if self._reporter != 0:
             report_deallocate(self._reporter, self.address, self.capacity, self._id, 0)
+        if self.accesses is not None:  # which release the owner themselves
+            return
         if type(self._owner) is DeviceBlock:
             (<DeviceBlock>self._owner)._exports.remove()
         elif self._calls_release:
@@ -268,6 +270,11 @@ cdef class Storage:
             self.accesses.leave(readonly)
         self.exports.remove()
 
+    cdef int _report(self) except -1:
+        self._reporter = _reporter_of(self.memory)
+        report_allocate(self._reporter, self.address, self.capacity, self._id, 0)
+        return 0
+
     cdef int check_address(self) except -1:
         if self.address == 0 and self.capacity > 0:
             raise errors.NotSupported(f"an address of {self.memory} memory that is not mapped; use .map(), or a buffer "
@@ -338,7 +345,7 @@ cdef Storage new_storage(uint64_t address, uint64_t nbytes, object owner, object
 
 
 cdef Storage new_bracketed_storage(uint64_t address, uint64_t nbytes, object owner, object space, object memory,
-                                   Driver driver, bint readonly, uint64_t id):
+                                   Driver driver, bint readonly, uint64_t id, bint fresh):
     cdef Storage made = Storage.__new__(Storage)
     made.address = address
     made.capacity = nbytes
@@ -353,4 +360,6 @@ cdef Storage new_bracketed_storage(uint64_t address, uint64_t nbytes, object own
     made.device_type = 1
     made.host = True
     made._readonly = readonly
+    if fresh and trace_is_on():
+        made._report()
     return made

@@ -81,7 +81,7 @@ def allocate(
     >>> allocate(64, "mem").nbytes
     64
     """
-    provider = find_provider(memory)
+    provider = _providers.get(memory) or find_provider(memory)
     if get_config().force_mem and provider is not mem.allocate:
         return _forced(nbytes, str(memory), space, options)
     return provider(nbytes, space, **options)
@@ -100,11 +100,8 @@ def find_provider(memory: TensorMemory | str) -> MemoryProvider:
     >>> find_provider("mem") is mem.allocate
     True
     """
-    provider = _providers.get(memory)
-    if provider is not None:
-        return provider
     kind = memory if isinstance(memory, TensorMemory) else _named(memory)
-    provider = _introduce(kind)
+    provider = _providers.get(kind) or _introduce(kind)
     if provider is None:
         raise errors.MemoryUnavailable(str(kind), "nothing here makes it")
     return provider

@@ -46,9 +46,10 @@ def allocate(
     >>> allocate(64)
     <Storage ...: 64 bytes of shm in main, 0x...>
     """
-    _check(space, peers)
+    if space is not main or peers != "rw":
+        _check(space, peers)
     try:
-        owner = create_shared_memory(nbytes, tag or "tensormem", huge_pages=bool(huge_pages), readers_only=peers == "r")
+        owner = create_shared_memory(nbytes, tag, huge_pages=huge_pages, readers_only=peers == "r")
     except errors.NotSupported as missing:
         raise errors.MemoryUnavailable("shm", missing.what) from None
     if alignment is not None and (alignment.__index__() < 1 or owner.address % alignment.__index__()):
