@@ -6,6 +6,7 @@ import gc
 import mmap
 import os
 import stat
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -102,6 +103,19 @@ def test_identities_come_from_one_counter_for_all_kinds() -> None:
     made = [tm.empty(4, memory=kind) for _ in range(20) for kind in ("mem", "shm")]
     numbers = [tensor.storage.id for tensor in made]
     assert numbers == sorted(set(numbers)) and not made[0].aliases(made[1])
+
+
+def test_a_trace_has_its_beginning_and_its_end_once_however_often_it_is_attached(tmp_path: Path) -> None:
+    with tm.trace(tmp_path / "run.tmt"):
+        with tm.zeros(1000, "uint8", memory="shm") as tensor:
+            fd = tensor.clone_fd()
+            tm.from_fd(fd).close()
+            os.close(fd)
+        tm.zeros(500, "uint8", memory="shm")
+    with tm.trace.open(tmp_path / "run.tmt") as trace:
+        ours = {number for number, reporter in trace.names.reporters.items() if reporter.name == "shm"}
+        events = [(event.kind, event.nbytes) for event in trace.events() if event.resource in ours and event.nbytes]
+    assert events == [("allocate", 1000), ("deallocate", 1000), ("allocate", 500), ("deallocate", 500)]
 
 
 def test_a_copy_between_two_mappings_of_the_same_bytes_is_right() -> None:
