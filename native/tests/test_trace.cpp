@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -218,6 +219,28 @@ TM_TEST("what was flushed is in the file before the recording ends") {
   RecorderReport report;
   TM_CHECK(recorder().stop(&report).ok());
   TM_CHECK(read_back(file.path).closed);
+}
+
+TM_TEST("a block begins before it ends, however often the file is written meanwhile") {
+  TemporaryFile file;
+  auto leaf = make_leaf();
+  TM_CHECK(recorder().start({.path = file.path, .overwrite = true}).ok());
+  std::atomic<bool> done{false};
+  std::thread flushing([&] {
+    while (!done.load()) TM_CHECK(recorder().flush().ok());
+  });
+  for (int i = 0; i < 20000; ++i) TM_CHECK(deallocate(*leaf, allocate(*leaf, 64)).ok());
+  done.store(true);
+  flushing.join();
+  RecorderReport report;
+  TM_CHECK(recorder().stop(&report).ok());
+  std::map<std::uint64_t, std::uint64_t> begun;
+  bool in_order = true;
+  for (const TraceEvent& event : read_back(file.path).events) {
+    if (event.kind == TraceKind::allocate) begun[event.generation] = event.time;
+    if (event.kind == TraceKind::deallocate) in_order = in_order && begun[event.generation] <= event.time;
+  }
+  TM_CHECK(in_order && begun.size() == 20000);
 }
 
 TM_TEST("there is one recording at a time, and stopping none is refused") {
