@@ -191,7 +191,7 @@ Status TraceRecorder::start_locked(const RecorderOptions& options) {
   timespec wall{};
   clock_gettime(CLOCK_REALTIME, &wall);
   scale_.start();
-  start_ticks_ = scale_.start_ticks();
+  start_ticks_ = trace_ticks();
   const TraceFileHeader header{.flags = options.stacks ? 1U : 0U,
                                .pid = static_cast<std::uint64_t>(getpid()),
                                .wall_ns = wall.tv_sec * 1'000'000'000 + wall.tv_nsec,

@@ -20,11 +20,11 @@
 
 #include "base/fork_guard.hpp"
 #include "base/status.hpp"
-#include "trace/clock.hpp"
 #include "trace/definitions.hpp"
 #include "trace/reporters.hpp"
 #include "trace/ring.hpp"
 #include "trace/running_totals.hpp"
+#include "trace/tick_scale.hpp"
 #include "trace/writer.hpp"
 
 namespace tensormem {

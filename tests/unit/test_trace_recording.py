@@ -5,13 +5,14 @@ import threading
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 import tensormem as tm
 from support.traces import record_steps
 from tensormem import errors, mr
-from tensormem.trace import Event, EventKind, Trace
+from tensormem.trace import Event, EventKind, Trace, columns
 
 
 def recorded(path: Path, *, kinds: tuple[EventKind, ...] = ()) -> list[Event]:
@@ -222,6 +223,26 @@ def test_windows_begin_with_what_was_out(tmp_path: Path) -> None:
         assert all(event.time_ns >= middle for event in window.events())
         assert 64 * 1024 < inside.nbytes <= whole.nbytes
         assert inside.final_bytes == whole.final_bytes
+
+
+@pytest.mark.parametrize("by", ["space", "tag", "resource"])
+def test_peaks_are_the_same_with_numpy_and_without(
+    tmp_path: Path, by: Literal["space", "tag", "resource"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run.tmt"
+    early = mr.PoolMemoryResource(mr.HostMemoryResource())
+    block = early.allocate(999)
+    with tm.trace(path):
+        early.deallocate(block)  # begun before: not counted
+        pool = mr.PoolMemoryResource(mr.HostMemoryResource())
+        blocks = [pool.allocate(1 + 100 * number, tag=f"tag {number % 3}") for number in range(40)]
+        for number in range(0, 40, 3):
+            pool.deallocate(blocks[number])
+    with tm.trace.open(path) as trace:
+        parts = [trace, trace.window(trace.duration_ns // 2, trace.duration_ns)]
+        with_numpy = [part.peaks(by) for part in parts]
+        monkeypatch.setattr(columns, "available", lambda: False)
+        assert [part.peaks(by) for part in parts] == with_numpy
 
 
 def test_lifetimes_of_a_recording_can_be_planned(tmp_path: Path) -> None:

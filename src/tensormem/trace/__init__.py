@@ -10,11 +10,12 @@ from tensormem.trace.events import Event, EventKind, Frame, Reporter
 from tensormem.trace.lifetimes import Lifetime, check_lifetimes, peak_load, read_lifetimes, write_lifetimes
 from tensormem.trace.namespace import TraceModule
 from tensormem.trace.opening import open_trace as open
+from tensormem.trace.peaks import Peak
 from tensormem.trace.plan_file import load_plan, save_plan
 from tensormem.trace.planning import Plan, PlanProgress, plan
 from tensormem.trace.recording import Recording, RecordingReport, counter, is_recording
 from tensormem.trace.replaying import ReplayFailure, ReplayReport, ReplaySample, replay
-from tensormem.trace.trace import BlockLife, Peak, Trace
+from tensormem.trace.trace import BlockLife, Trace
 
 __all__ = [
     "BlockLife",

@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple, Protocol
 
 from tensormem.errors import InvalidArgument
+from tensormem.trace import columns
 from tensormem.trace.definitions import Names
 from tensormem.trace.events import Event, EventKind, Frame
+from tensormem.trace.file import TraceFile
 from tensormem.trace.lifetimes import Lifetime
+from tensormem.trace.peaks import Peak, RunningPeak
 
-__all__ = ["BlockLife", "EventStore", "Peak", "Trace"]
+__all__ = ["BlockLife", "EventStore", "Trace"]
 
 _FOREVER = 2**64
 By = Literal["space", "tag", "resource"]
@@ -47,16 +50,6 @@ class EventStore(Protocol):
 
     def totals(self, time_ns: int) -> tuple[int, dict[tuple[int, bool], tuple[int, int]]]:
         """What was out at some time before: that time, and (bytes, blocks) by (resource, outermost)."""
-
-
-class Peak(NamedTuple):
-    """The most that was out at once, when, how many blocks that were, and what was still out at the end."""
-
-    nbytes: int
-    time_ns: int
-    blocks: int
-    final_bytes: int
-    final_blocks: int
 
 
 class BlockLife(NamedTuple):
@@ -190,11 +183,18 @@ class Trace:
         Spaces and tags count what the program asked for. Resources count all that passed them, so one that stands below
         another shows what it kept for that one. What was allocated before the trace began is not counted.
         """
+        if by not in ("space", "tag", "resource"):
+            raise InvalidArgument(f"peaks are by space, tag or resource, not by {by!r}")
+        if isinstance(self._store, TraceFile) and columns.available():
+            return self._peaks_by_column(self._store, by)
+        return self._peaks_by_event(by)
+
+    def _peaks_by_event(self, by: By) -> dict[str, Peak]:
         name = self._namer(by)
-        running: dict[str, _Running] = {}
+        running: dict[str, RunningPeak] = {}
         seen: dict[tuple[int, int], int] = {}
         for key, (nbytes, count) in self._carried(by).items():
-            running[key] = _Running(max(nbytes, 0), max(count, 0), self._bounds[0])
+            running[key] = RunningPeak(max(nbytes, 0), max(count, 0), self._bounds[0])
         for event in self._traffic(None, every_layer=by == "resource"):
             block = event.resource, event.generation
             begins = event.kind is EventKind.ALLOCATE
@@ -203,8 +203,25 @@ class Trace:
             elif seen.pop(block, None) is None and not self._bounds[0]:
                 continue
             for key in (name(event),) if by == "resource" else (name(event), ""):
-                running.setdefault(key, _Running()).add(event.nbytes if begins else -event.nbytes, event.time_ns)
+                one = running.setdefault(key, RunningPeak(0, 0, self._bounds[0]))
+                one.add(event.nbytes if begins else -event.nbytes, event.time_ns)
         return {key: running[key].peak() for key in sorted(running)}
+
+    def _peaks_by_column(self, file: TraceFile, by: By) -> dict[str, Peak]:
+        rows = columns.Columns(file, *self._bounds).traffic(every_layer=by == "resource")
+        rows = rows if self._bounds[0] else columns.known_only(rows)
+        sums = columns.running_sums(rows, self._number_namer(by))
+        if by != "resource" and len(rows):
+            sums |= columns.running_sums(rows, lambda resource, tag: "")
+        carried = self._carried(by)
+        peaks = {}
+        for key in sorted(sums.keys() | carried.keys()):
+            nbytes, blocks = (max(number, 0) for number in carried.get(key, (0, 0)))
+            running = RunningPeak(nbytes, blocks, self._bounds[0])
+            if key in sums:
+                running.follow(*sums[key])
+            peaks[key] = running.peak()
+        return peaks
 
     def close(self) -> None:
         """Let go of the file behind it, if there is one."""
@@ -251,9 +268,15 @@ class Trace:
             return lambda event: names.space(event.resource)
         if by == "tag":
             return lambda event: event.tag or "untagged"
-        if by == "resource":
-            return lambda event: names.resource(event.resource)
-        raise InvalidArgument(f"peaks are by space, tag or resource, not by {by!r}")
+        return lambda event: names.resource(event.resource)
+
+    def _number_namer(self, by: By) -> Callable[[int, int], str]:
+        names = self.names
+        if by == "space":
+            return lambda resource, tag: names.space(resource)
+        if by == "tag":
+            return lambda resource, tag: (names.tags.get(tag) or f"tag {tag}") if tag else "untagged"
+        return lambda resource, tag: names.resource(resource)
 
     def _carried(self, by: By) -> dict[str, tuple[int, int]]:
         """What was out at the beginning of a window, as the newest totals before it and the events since then tell."""
@@ -273,23 +296,6 @@ class Trace:
                 before = carried.get(key, (0, 0))
                 carried[key] = before[0] + nbytes, before[1] + count
         return carried
-
-
-class _Running:
-    """Bytes that are out while events go by, and the most there were."""
-
-    def __init__(self, nbytes: int = 0, blocks: int = 0, time_ns: int = 0) -> None:
-        self.nbytes, self.blocks = nbytes, blocks
-        self.peak_bytes, self.peak_blocks, self.peak_ns = nbytes, blocks, time_ns
-
-    def add(self, nbytes: int, time_ns: int) -> None:
-        self.nbytes += nbytes
-        self.blocks += 1 if nbytes > 0 else -1
-        if self.nbytes > self.peak_bytes:
-            self.peak_bytes, self.peak_blocks, self.peak_ns = self.nbytes, self.blocks, time_ns
-
-    def peak(self) -> Peak:
-        return Peak(self.peak_bytes, self.peak_ns, self.peak_blocks, self.nbytes, self.blocks)
 
 
 def _real(lives: list[BlockLife]) -> Iterator[BlockLife]:
