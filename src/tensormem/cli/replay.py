@@ -69,6 +69,8 @@ def replay(
         ]
     except errors.InvalidArgument as refusal:
         raise click.UsageError(str(refusal)) from None
+    except OSError as error:
+        raise click.UsageError(f"cannot read {error.filename}: {error.strerror}") from None
     outcome = json.dumps(_as_json(trace, limit, real, reports)) + "\n"
     if output is not None:
         write_text(replay_svg(reports, limit) if output.suffix == ".svg" else outcome, output, force=force)
