@@ -66,7 +66,7 @@ class ReplayReport:
 
     >>> report = replay([Lifetime("a", 0, 2, 1000), Lifetime("b", 1, 3, 24)], "pool", capacity="1KiB")
     >>> report.fits, report.failure.name
-    (False, 'a')
+    (False, 'b')
     """
 
     stack: str
