@@ -88,9 +88,10 @@ QUESTION = Question(
     name="plans",
     title="Static plans of known lifetimes: height and time",
     asks="Offsets for blocks whose lives are known. Height over the capacity (the hard instances A to H, which are "
-    "known to fit) or over the most that lives at once (the others): 1 is perfect. Planning stops at 1, or after 5 s for the "
-    "others. The cases, in order: A to H, pangu_2.6B, resnet50, gpt_medium_128_training, gpt_medium_512_inference, "
-    "gpt_medium_512_training. MiniMalloc is quoted with 33.6 s for A to H together (google/minimalloc).",
+    "known to fit) or over the most that lives at once (the others): 1 is perfect. Planning stops at 1, or after 5 s "
+    "for the others. The cases, in order: A to H, pangu_2.6B, resnet50, gpt_medium_128_training, "
+    "gpt_medium_512_inference, gpt_medium_512_training. MiniMalloc is quoted with 33.6 s for A to H together "
+    "(google/minimalloc).",
     case_label="instance",
     metrics=[
         Metric("height", "height / capacity or bound", logarithmic=False),

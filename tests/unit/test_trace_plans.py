@@ -3,6 +3,7 @@
 import io
 import itertools
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,14 @@ def test_what_a_progress_function_raises_comes_out() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         plan(hard(), time_limit=1000, progress=fail)
+
+
+def test_ctrl_c_ends_it() -> None:
+    def press(progress: PlanProgress) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        plan(hard(), time_limit=1000, progress=press)
 
 
 def test_wrong_arguments_are_refused() -> None:
