@@ -41,6 +41,7 @@ PlannedMemoryResource::PlannedMemoryResource(ResourcePtr upstream, std::vector<P
 
 PlannedMemoryResource::~PlannedMemoryResource() {
   finish();
+  for (const Block& block : owed_) (void)give_to_upstream(block).ok();
   BlockState end;
   // A place that could not be given back may still be used by a stream: then all of it is kept.
   if (has_arena_ && taken_.empty()) (void)upstream_->deallocate(arena_, kDefaultStream, &end).ok();
@@ -120,15 +121,37 @@ Status PlannedMemoryResource::give_back(const BlockEntry& entry) {
     block = found->second;
     fallbacks_.erase(found);
   }
-  // Its uses are over. A stream that is gone by now has nothing left to wait for.
+  // What the upstream refuses is ours to bring again; whoever gave it back is done with it.
+  if (!give_to_upstream(block).ok()) {
+    const std::lock_guard lock(plan_mutex_);
+    owed_.push_back(block);
+  }
+  return {};
+}
+
+// Its uses are over. A stream that is gone by now has nothing left to wait for.
+Status PlannedMemoryResource::give_to_upstream(const Block& block) {
   const StreamId stream = driver().stream_is_valid(block.stream) ? block.stream : kDefaultStream;
   BlockState end;
-  Status given = upstream_->deallocate(block, stream, &end);
-  if (!given.ok()) {
+  return upstream_->deallocate(block, stream, &end);
+}
+
+Status PlannedMemoryResource::reap_pending() {
+  Status first_failure = LeafMemoryResource::reap_pending();
+  std::vector<Block> owed;
+  {
     const std::lock_guard lock(plan_mutex_);
-    fallbacks_.emplace(block.address, block);
+    owed.swap(owed_);
   }
-  return given;
+  for (const Block& block : owed) {
+    Status given = give_to_upstream(block);
+    if (given.ok()) continue;
+    if (first_failure.ok()) first_failure = std::move(given);
+    const std::lock_guard lock(plan_mutex_);
+    owed_.push_back(block);
+  }
+  Status reaped = upstream_->reap_pending();
+  return first_failure.ok() ? std::move(reaped) : std::move(first_failure);
 }
 
 bool PlannedMemoryResource::find_fallback(std::uint64_t address, Block* block) const {

@@ -38,6 +38,8 @@ class PlannedMemoryResource final : public LeafMemoryResource {
   void new_step();
   PlannedUsage usage() const;
 
+  Status reap_pending() override;
+
   bool supports_block_use_tracking() const override { return upstream_->supports_block_use_tracking(); }
   Status prepare_block_use(const Block& block, StreamId stream, Access access) override;
   Status finish_block_use(const Block& block, StreamId stream, Access access) override;
@@ -47,8 +49,6 @@ class PlannedMemoryResource final : public LeafMemoryResource {
 
   Status take(const AllocRequest& request, std::uint64_t* address) override;
   Status give_back(const BlockEntry& entry) override;
-  // Refused memory stays with us, and is given back at the end.
-  bool may_ask_again() const override { return true; }
 
   // With the lock.
   bool take_planned(const AllocRequest& request, std::uint64_t* address);
@@ -56,6 +56,7 @@ class PlannedMemoryResource final : public LeafMemoryResource {
   bool is_free(std::uint64_t offset, std::uint64_t end) const;
 
   Status take_from_upstream(const AllocRequest& request, std::uint64_t* address);
+  Status give_to_upstream(const Block& block);
   bool find_fallback(std::uint64_t address, Block* block) const;
 
   const ResourcePtr upstream_;
@@ -69,6 +70,7 @@ class PlannedMemoryResource final : public LeafMemoryResource {
   PlannedUsage usage_;
   std::map<std::uint64_t, std::uint64_t> taken_;        // places in use: offset to end
   std::unordered_map<std::uint64_t, Block> fallbacks_;  // blocks of the upstream, by address
+  std::vector<Block> owed_;                             // given back to us, and refused by the upstream: offered again
 };
 
 }  // namespace tensormem

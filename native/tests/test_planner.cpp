@@ -57,6 +57,17 @@ bool is_sound_by_pairs(const PlanItems& items, const Offsets& offsets, std::int6
   return true;
 }
 
+// Under the lowest height nothing is found, and that is proven; at it something is.
+void look_around_the_lowest(const PlanItems& items) {
+  const Cliques cliques(items);
+  const std::int64_t lowest = lowest_by_trying_everything(items);
+  PlanWatch watch(1e9, {});
+  ExactSearch search(items, cliques, 7);
+  TM_CHECK(search.look(lowest, 1000, watch) == Answer::found);
+  TM_CHECK(plan_is_sound(items, search.offsets(), lowest));
+  TM_CHECK(search.look(lowest - 1, 1000, watch) == Answer::impossible);
+}
+
 }  // namespace
 
 TM_TEST("the checker agrees with a look at every pair") {
@@ -91,19 +102,16 @@ TM_TEST("greedy plans are sound in every order, also of many items") {
 
 TM_TEST("the exact search finds what is possible and refuses what is not") {
   PlanRandom random(3);
-  int above_bound = 0;
-  for (int round = 0; round < 400; ++round) {
-    const PlanItems items = random_items(random, 1 + random.next() % 7, 7, 5);
-    const Cliques cliques(items);
-    const std::int64_t lowest = lowest_by_trying_everything(items);
-    above_bound += lowest > cliques.bound() ? 1 : 0;
-    PlanWatch watch(1e9, {});
-    ExactSearch search(items, cliques, random.next());
-    TM_CHECK(search.look(lowest, 1000, watch) == Answer::found);
-    TM_CHECK(plan_is_sound(items, search.offsets(), lowest));
-    if (lowest > 1) TM_CHECK(search.look(lowest - 1, 1000, watch) == Answer::impossible);
-  }
-  TM_CHECK(above_bound > 0);
+  for (int round = 0; round < 400; ++round) look_around_the_lowest(random_items(random, 1 + random.next() % 7, 7, 5));
+}
+
+TM_TEST("the exact search proves that the bound cannot be reached where it cannot") {
+  const PlanItems items = {{1, 4, 3}, {3, 8, 1}, {6, 10, 2}, {4, 8, 2}, {0, 2, 2}, {3, 5, 1}, {8, 9, 3}};
+  TM_CHECK(Cliques(items).bound() == 5 && lowest_by_trying_everything(items) == 6);
+  look_around_the_lowest(items);
+  PlanResult result;
+  TM_CHECK(make_plan(items, {.seconds = 1e6}, {}, &result).ok());
+  TM_CHECK(result.height == 6 && result.bound == 6 && result.is_optimal);
 }
 
 TM_TEST("a plan is as low as can be, proven, and the same each time") {

@@ -5,6 +5,7 @@ import ctypes
 from tensormem import mr
 from tensormem.streams import Stream
 from tensormem.testing.resources import ResourceConformance
+from tensormem.trace import Lifetime, plan
 
 
 class TestHostMemoryResource(ResourceConformance):
@@ -35,6 +36,28 @@ class TestElasticMemoryResourceThatKeepsNothing(ResourceConformance):
 class TestPoolOfElasticMemoryResource(ResourceConformance):
     def make(self) -> mr.DeviceMemoryResource:
         return mr.PoolMemoryResource(mr.ElasticMemoryResource())
+
+
+class TestPlannedMemoryResource(ResourceConformance):
+    def make(self) -> mr.DeviceMemoryResource:
+        sizes = (64, 1000, 1024, 4096, 65536, 1 << 20)
+        blocks = [Lifetime(str(number), number, number + 9, sizes[number % 6]) for number in range(60)]
+        return mr.PlannedMemoryResource(plan(blocks, alignment=256), mr.HostMemoryResource())
+
+
+class TestPlannedMemoryResourceWithNothingPlanned(ResourceConformance):
+    def make_over(self, upstream: mr.DeviceMemoryResource) -> mr.DeviceMemoryResource:
+        return mr.PlannedMemoryResource(plan([]), upstream)
+
+
+class TestPlannedMemoryResourceOverAPool(ResourceConformance):
+    def make_over(self, upstream: mr.DeviceMemoryResource) -> mr.DeviceMemoryResource:
+        return mr.PlannedMemoryResource(plan([]), mr.PoolMemoryResource(upstream))
+
+
+class TestAbstractMemoryResource(ResourceConformance):
+    def make(self) -> mr.DeviceMemoryResource:
+        return mr.AbstractMemoryResource("1TiB")
 
 
 class TestCallbackMemoryResource(ResourceConformance):

@@ -6,7 +6,6 @@ import json
 import signal
 import sys
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -15,8 +14,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tensormem import errors
 from tensormem.cli.exit_codes import ExitCode
+from tensormem.cli.files import Refusal, check_free, reading, writing
+from tensormem.cli.options import output_options, screen_options, trace_argument
 from tensormem.cli.screen import screen
-from tensormem.cli.trace_files import read_blocks, refuse_overwriting, write_text
+from tensormem.trace import workload_of
 from tensormem.trace.plan_file import plan_to_json
 from tensormem.trace.planning import plan as make_plan
 from tensormem.units import format_size, parse_size
@@ -29,23 +30,21 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("trace")
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help='Where to write it; "-": here.')
-@click.option("-f", "--force", is_flag=True, help="Write over a file that is there.")
+@trace_argument()
+@click.option("--space", help="Only the blocks of one memory space, for example gpu:0.")
 @click.option("--capacity", help="Stop as soon as it fits, for example 24GiB; ends with 1 if it does not.")
 @click.option("--time-limit", type=click.FloatRange(min=0), default=5.0, show_default=True, help="In seconds.")
 @click.option("--alignment", default="256", show_default=True, help="What offsets are multiples of.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Chance: the same seed, the same plan.")
-@click.option("--json", "as_json", is_flag=True, help="Say the outcome as JSON.")
-@click.option("-q", "--quiet", is_flag=True, help="Only the file and the exit code.")
-@click.option("-v", "--verbose", is_flag=True, help="Show where each block goes.")
-@click.option("--no-color", is_flag=True, help="No colours (NO_COLOR=1 does the same).")
+@output_options
+@screen_options
 @click.pass_context
 def plan(
     context: click.Context,
     *,
     trace: str,
-    output: Path | None,
+    space: str | None,
+    output: str | None,
     force: bool,
     capacity: str | None,
     time_limit: float,
@@ -56,26 +55,29 @@ def plan(
     verbose: bool,
     no_color: bool,
 ) -> None:
-    """Find a place in one block of memory for every block of TRACE ("-": standard input).
+    """Find a place in one block of memory for every block of TRACE.
 
-    Ctrl-C ends the search early with the best plan so far. Ends with 0 if there is a plan, 1 if it does not fit the
-    capacity, 2 for a wrong command line or file.
+    TRACE is a recording (.tmt), a PyTorch memory snapshot, an RMM log or a CSV of lifetimes; - is standard input. With
+    -o the plan is written there. Ctrl-C ends the search early with the best plan so far. Ends with 0 if there is a
+    plan, 1 if it does not fit the capacity, 2 for a wrong command line or file.
     """
-    refuse_overwriting(output, force=force)
-    silent = quiet or as_json or str(output) == "-"
+    check_free(output, force=force)
+    silent = quiet or as_json or output == "-"
     console = screen(no_color=no_color)
     try:
         limit = None if capacity is None else parse_size(capacity)
-        blocks = read_blocks(trace).lifetimes
+        with reading(trace) as opened:
+            blocks = workload_of(opened, space).lifetimes
         with _watching(console, time_limit, show=not silent and sys.stderr.isatty()) as progress:
             made = make_plan(blocks, limit, time_limit, alignment, progress, seed=seed)
     except errors.InvalidArgument as refusal:
-        raise click.UsageError(str(refusal)) from None
+        raise Refusal(str(refusal)) from None
     if output is not None:
-        write_text(json.dumps(plan_to_json(made)) + "\n", output, force=force)
+        with writing(output, force=force) as file:
+            file.write(json.dumps(plan_to_json(made)).encode() + b"\n")
     fits = limit is None or made.height <= limit
-    if as_json and str(output) != "-":
-        click.echo(json.dumps({**_facts(made), "capacity": limit, "fits": fits, "output": output and str(output)}))
+    if as_json and output != "-":
+        click.echo(json.dumps({**_facts(made), "capacity": limit, "fits": fits, "output": output}))
     elif not silent:
         _draw(made, console, limit, verbose)
         console.print(_next_command(trace, output, fits=fits), markup=False, soft_wrap=True)
@@ -127,7 +129,7 @@ def _draw(made: Plan, console: Console, limit: int | None, verbose: bool) -> Non
         console.print(f"  {lifetime.id}: {offset:,} to {offset + lifetime.size:,}", markup=False, soft_wrap=True)
 
 
-def _next_command(trace: str, output: Path | None, *, fits: bool) -> str:
+def _next_command(trace: str, output: str | None, *, fits: bool) -> str:
     if not fits:
         return f"Next: tensormem plan {trace} --time-limit 60"
     if output is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import click
 from rich.console import Console
@@ -11,10 +10,11 @@ from rich.table import Table
 
 from tensormem import errors
 from tensormem.cli.exit_codes import ExitCode
+from tensormem.cli.files import Refusal, check_free, reading, writing
+from tensormem.cli.options import output_options, screen_options, trace_argument
 from tensormem.cli.screen import screen
-from tensormem.cli.trace_files import read_blocks, refuse_overwriting, write_text
 from tensormem.reports.replay_plot import replay_svg
-from tensormem.trace.replaying import ReplayReport
+from tensormem.trace import ReplayReport, workload_of
 from tensormem.trace.replaying import replay as run_replay
 from tensormem.units import format_size, parse_size
 
@@ -22,45 +22,42 @@ VERSION = 1
 
 
 @click.command()
-@click.argument("trace")
+@trace_argument()
 @click.option("-r", "--resource", "stacks", multiple=True, help='A stack, such as pool or "limiting(24GiB)/binning".')
+@click.option("--space", help="Only the blocks of one memory space, for example gpu:0.")
 @click.option("--capacity", help="How much memory there is, for example 24GiB; without end unless told.")
 @click.option("--real", is_flag=True, help="Take main memory instead of addresses only.")
-@click.option(
-    "--time-limit", type=click.FloatRange(min=0), default=5.0, show_default=True, help="Of a plan, in seconds."
-)
-@click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help='A picture (.svg), or JSON; "-": JSON here.'
-)
-@click.option("-f", "--force", is_flag=True, help="Write over a file that is there.")
-@click.option("--json", "as_json", is_flag=True, help="Say the outcome as JSON.")
-@click.option("-q", "--quiet", is_flag=True, help="Only the file and the exit code.")
-@click.option("-v", "--verbose", is_flag=True, help="Show fragmentation over time.")
-@click.option("--no-color", is_flag=True, help="No colours (NO_COLOR=1 does the same).")
+@click.option("--time-limit", type=click.FloatRange(min=0), default=5.0, show_default=True, help="Seconds for a plan.")
+@output_options
+@screen_options
 @click.pass_context
 def replay(
     context: click.Context,
     *,
     trace: str,
     stacks: tuple[str, ...],
+    space: str | None,
     capacity: str | None,
     real: bool,
     time_limit: float,
-    output: Path | None,
+    output: str | None,
     force: bool,
     as_json: bool,
     quiet: bool,
     verbose: bool,
     no_color: bool,
 ) -> None:
-    """Would TRACE ("-": standard input) have fit? Runs it through stacks of resources.
+    """Would TRACE have fit? Runs it through stacks of resources, on addresses without memory.
 
-    Ends with 0 if it fits with at least one of them, 1 if with none, 2 for a wrong command line or file.
+    TRACE is a recording (.tmt), a PyTorch memory snapshot, an RMM log or a CSV of lifetimes; - is standard input. With
+    -o a picture (.svg) or all numbers (JSON) are written there. Ends with 0 if it fits with at least one of the stacks,
+    1 if with none, 2 for a wrong command line or file.
     """
-    refuse_overwriting(output, force=force)
+    check_free(output, force=force)
     try:
         limit = None if capacity is None else parse_size(capacity)
-        blocks = read_blocks(trace)
+        with reading(trace) as opened:
+            blocks = workload_of(opened, space)
         reports = [
             run_replay(
                 blocks.lifetimes, stack, capacity=limit, real=real, streams=blocks.streams, time_limit=time_limit
@@ -68,13 +65,16 @@ def replay(
             for stack in stacks or ("pool",)
         ]
     except errors.InvalidArgument as refusal:
-        raise click.UsageError(str(refusal)) from None
+        raise Refusal(str(refusal)) from None
+    except OSError as error:
+        raise Refusal(f"{error.filename}: {error.strerror}") from None
     outcome = json.dumps(_as_json(trace, limit, real, reports)) + "\n"
     if output is not None:
-        write_text(replay_svg(reports, limit) if output.suffix == ".svg" else outcome, output, force=force)
-    if as_json and str(output) != "-":
+        with writing(output, force=force) as file:
+            file.write((replay_svg(reports, limit) if output.endswith(".svg") else outcome).encode())
+    if as_json and output != "-":
         click.echo(outcome, nl=False)
-    elif not quiet and str(output) != "-":
+    elif not quiet and output != "-":
         console = screen(no_color=no_color)
         _draw(reports, console, limit, verbose)
         console.print(_next_command(trace, reports, capacity, output), markup=False, soft_wrap=True)
@@ -120,10 +120,10 @@ def _draw(reports: list[ReplayReport], console: Console, limit: int | None, verb
         console.print(f"capacity {format_size(limit)}", markup=False)
 
 
-def _next_command(trace: str, reports: list[ReplayReport], capacity: str | None, output: Path | None) -> str:
+def _next_command(trace: str, reports: list[ReplayReport], capacity: str | None, output: str | None) -> str:
     room = f" --capacity {capacity}" if capacity else ""
     if not any(report.fits for report in reports):
         return f"Next: tensormem plan {trace}{room} -o plan.json"
-    if output is not None and output.suffix == ".svg":
+    if output is not None and output.endswith(".svg"):
         return f"Next: open {output} in a browser"
     return f"Next: tensormem replay {trace} -r pool -r arena -r planned{room} -o replay.svg"

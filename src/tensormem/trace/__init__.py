@@ -16,6 +16,7 @@ from tensormem.trace.planning import Plan, PlanProgress, plan
 from tensormem.trace.recording import Recording, RecordingReport, counter, is_recording
 from tensormem.trace.replaying import ReplayFailure, ReplayReport, ReplaySample, replay
 from tensormem.trace.trace import BlockLife, Trace
+from tensormem.trace.workload import Workload, workload_of
 
 __all__ = [
     "BlockLife",
@@ -33,6 +34,7 @@ __all__ = [
     "ReplaySample",
     "Reporter",
     "Trace",
+    "Workload",
     "check_lifetimes",
     "counter",
     "is_recording",
@@ -43,6 +45,7 @@ __all__ = [
     "read_lifetimes",
     "replay",
     "save_plan",
+    "workload_of",
     "write_lifetimes",
 ]
 

@@ -16,6 +16,8 @@ from tensormem.trace.lifetimes import Lifetime, check_lifetimes
 from tensormem.trace.plan_file import load_plan
 from tensormem.trace.planning import plan
 from tensormem.trace.stacks import StackParts, build_stack
+from tensormem.trace.trace import Trace
+from tensormem.trace.workload import workload_of
 from tensormem.units import format_size, parse_size
 
 if TYPE_CHECKING:
@@ -64,7 +66,7 @@ class ReplayReport:
 
     >>> report = replay([Lifetime("a", 0, 2, 1000), Lifetime("b", 1, 3, 24)], "pool", capacity="1KiB")
     >>> report.fits, report.failure.name
-    (False, 'a')
+    (False, 'b')
     """
 
     stack: str
@@ -110,7 +112,7 @@ class _Step(NamedTuple):
 
 
 def replay(
-    lifetimes: Iterable[Lifetime],
+    trace: Trace | Iterable[Lifetime],
     stack: str = "pool",
     *,
     capacity: int | str | None = None,
@@ -121,14 +123,16 @@ def replay(
     """Run the blocks of a trace through a stack such as "pool" or "limiting(24GiB)/binning", in order.
 
     The leaf has addresses only, so that any capacity can be asked about anywhere; with `real` it is main memory.
-    `streams` has a number per block: those with the same number are allocated and given back on the same stream. The
-    replay ends at the first block that there is no memory for. "planned" makes a plan first, for at most `time_limit`
-    seconds, and "planned(plan.json)" takes one from a file.
+    `streams` has a number per block: those with the same number are allocated and given back on the same stream; a
+    `Trace` brings its own. The replay ends at the first block that there is no memory for. "planned" makes a plan
+    first, for at most `time_limit` seconds, and "planned(plan.json)" takes one from a file.
 
     >>> replay([Lifetime("a", 0, 2, 4096), Lifetime("b", 1, 3, 4096)], "planned").peak_reserved
     8192
     """
-    blocks = [Lifetime(*each) for each in lifetimes]
+    if isinstance(trace, Trace):
+        trace, streams = workload_of(trace)
+    blocks = [Lifetime(*each) for each in trace]
     check_lifetimes(blocks)
     if streams is not None and len(streams) != len(blocks):
         raise InvalidArgument(f"there are {len(blocks)} blocks and {len(streams)} streams")
