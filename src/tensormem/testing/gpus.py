@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tensormem import errors, units
+from tensormem import copy, errors, units
 from tensormem._core import Driver, GpuPlatform, Stream, open_gpu
 from tensormem.drivers import registry, simulator
 from tensormem.mr import current
@@ -230,6 +230,7 @@ def _switched_on(vendor: str, config: str) -> Iterator[SimulatedGpu]:
         yield gpu
     finally:
         registry.use_platform(vendor, before)
+        copy.finish(vendor)
         current.forget_driver(vendor)
         gc.collect()
         gpu.close()
