@@ -77,11 +77,15 @@ def calls_per_turn(timer: timeit.Timer, turn_ns: int) -> int:
         calls = max(calls * 2, min(calls * 100, int(calls * turn_ns / max(taken, 1))))
 
 
-def time_peers(peers: Iterable[Peer], *, repeats: int = REPEATS, turn_ns: int = TURN_NS) -> dict[str, Timing]:
+def time_peers(
+    peers: Iterable[Peer],
+    *,
+    repeats: int = REPEATS,
+    turn_ns: int = TURN_NS,
+    clock: Callable[[], int] = time.perf_counter_ns,
+) -> dict[str, Timing]:
     """Nanoseconds per call of every peer, measured in turns."""
-    timers = {
-        peer.name: timeit.Timer(peer.work, timer=time.perf_counter_ns, globals=dict(peer.names)) for peer in peers
-    }
+    timers = {peer.name: timeit.Timer(peer.work, timer=clock, globals=dict(peer.names)) for peer in peers}
     calls = {name: calls_per_turn(timer, turn_ns) for name, timer in timers.items()}
     samples: dict[str, list[float]] = {name: [] for name in timers}
     for turn in range(repeats):

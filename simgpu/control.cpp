@@ -20,6 +20,18 @@ std::size_t give_text(const std::string& text, char* buffer, std::size_t capacit
   return text.size() + 1;
 }
 
+std::string place(int device) { return device < 0 ? "host" : std::to_string(device); }
+
+std::string words_of(const AdviceNote& note) {
+  std::string words = note.read_mostly ? "read_mostly" : "";
+  if (note.preferred != AdviceNote::kNowhere) words += " preferred_location=" + place(note.preferred);
+  if (note.accessed_by_host) words += " accessed_by=host";
+  for (int device = 0; device < 32; ++device) {
+    if ((note.accessed_by >> device & 1U) != 0) words += " accessed_by=" + place(device);
+  }
+  return words;
+}
+
 }  // namespace
 
 extern "C" {
@@ -45,9 +57,20 @@ void tensormem_simgpu_delay(const char* function, std::uint64_t nanoseconds) {
   call_book().delay(function, nanoseconds);
 }
 
+void tensormem_simgpu_delay_work(const char* function, std::uint64_t nanoseconds) {
+  call_book().delay_work(function, nanoseconds);
+}
+
+int tensormem_simgpu_has_function(const char* function) {
+  const std::shared_ptr<Machine> machine = current_machine();
+  return machine == nullptr || !machine->config.without.contains(function) ? 1 : 0;
+}
+
 void tensormem_simgpu_clear_plan(void) { call_book().clear_plan(); }
 
 std::uint64_t tensormem_simgpu_calls(const char* function) { return call_book().count(function); }
+
+std::uint64_t tensormem_simgpu_nanoseconds(void) { return call_book().nanoseconds(); }
 
 std::size_t tensormem_simgpu_log(char* buffer, std::size_t capacity) {
   return give_text(call_book().text(), buffer, capacity);
@@ -58,6 +81,14 @@ std::size_t tensormem_simgpu_report(char* buffer, std::size_t capacity) {
   if (machine == nullptr) return give_text("", buffer, capacity);
   const std::lock_guard lock(machine->mutex);
   return give_text(machine->report(), buffer, capacity);
+}
+
+std::size_t tensormem_simgpu_advice(std::uint64_t address, char* buffer, std::size_t capacity) {
+  const std::shared_ptr<Machine> machine = current_machine();
+  if (machine == nullptr) return give_text("", buffer, capacity);
+  const std::lock_guard lock(machine->mutex);
+  const Range* const range = machine->memory.find(address);
+  return give_text(range == nullptr ? "" : words_of(range->advice), buffer, capacity);
 }
 
 int tensormem_simgpu_break_device(int ordinal, int result) {

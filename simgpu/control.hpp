@@ -15,17 +15,27 @@ SIM_CONTROL int tensormem_simgpu_open(const char* config, char* why, std::size_t
 SIM_CONTROL void tensormem_simgpu_close(void);
 SIM_CONTROL int tensormem_simgpu_is_open(void);
 
+// Whether the driver of this machine has a function; a driver that is found by symbol alone cannot say it otherwise.
+SIM_CONTROL int tensormem_simgpu_has_function(const char* function);
+
 // Fail the nth call from now on (1: the next) of a function, "*" for any, with this answer, once.
 SIM_CONTROL void tensormem_simgpu_fail(const char* function, std::uint64_t nth, int result);
 SIM_CONTROL int tensormem_simgpu_has_fired(void);
 // Every call of the function takes so long from now on.
 SIM_CONTROL void tensormem_simgpu_delay(const char* function, std::uint64_t nanoseconds);
+// The work it puts on a stream takes so long there; the call does not.
+SIM_CONTROL void tensormem_simgpu_delay_work(const char* function, std::uint64_t nanoseconds);
 SIM_CONTROL void tensormem_simgpu_clear_plan(void);
 SIM_CONTROL std::uint64_t tensormem_simgpu_calls(const char* function);
+// How long all calls took together: the simulation's own time, to be taken off a client's.
+SIM_CONTROL std::uint64_t tensormem_simgpu_nanoseconds(void);
 
 // Texts: the bytes they need, zero included; as much as fits is written. Call again with more room if it did not.
 SIM_CONTROL std::size_t tensormem_simgpu_log(char* buffer, std::size_t capacity);
 SIM_CONTROL std::size_t tensormem_simgpu_report(char* buffer, std::size_t capacity);
+
+// What was said about the managed memory at an address, in words; empty where nothing was, or nothing is managed.
+SIM_CONTROL std::size_t tensormem_simgpu_advice(std::uint64_t address, char* buffer, std::size_t capacity);
 
 // The device answers `result` to everything until its context is reset: what a device that is lost does.
 SIM_CONTROL int tensormem_simgpu_break_device(int ordinal, int result);

@@ -2,6 +2,18 @@
 
 namespace tensormem {
 
+Status Driver::advise(std::uint64_t, std::uint64_t, Advice, std::int32_t) {
+  return Status::fail(Code::not_supported, "advice about managed memory");
+}
+
+Status Driver::external_import(std::int32_t, std::int32_t, std::uint64_t, std::uint64_t*) {
+  return Status::fail(Code::not_supported, "the import of external memory");
+}
+
+Status Driver::external_release(std::uint64_t) {
+  return Status::fail(Code::not_supported, "the import of external memory");
+}
+
 Status Driver::map_run(std::uint64_t address, const MapPiece* pieces, std::uint64_t count, std::int32_t device,
                        AccessFlags access) {
   Status status;

@@ -52,6 +52,14 @@ class Driver {
   // --- Managed memory -----------------------------------------------------------------------------------------------
   // Start moving the bytes to `device` (-1: the host), on `stream`.
   virtual Status prefetch(std::uint64_t address, std::uint64_t nbytes, std::int32_t device, StreamId stream) = 0;
+  // Say how managed memory will be used, and by which device (-1: the host). It never changes what the bytes are.
+  virtual Status advise(std::uint64_t address, std::uint64_t nbytes, Advice advice, std::int32_t device);
+
+  // --- Memory of others -----------------------------------------------------------------------------------------
+  // Addresses of `device` for `nbytes` of memory behind a descriptor (a DMA-BUF, or what another API exported). The
+  // driver gets a duplicate; the descriptor stays the caller's. Released exactly once, when no work uses it any more.
+  virtual Status external_import(std::int32_t device, std::int32_t fd, std::uint64_t nbytes, std::uint64_t* address);
+  virtual Status external_release(std::uint64_t address);
 
   // --- Streams
   // --------------------------------------------------------------------------------------------------------
@@ -103,8 +111,8 @@ class Driver {
   // Mapped memory cannot be touched until `set_access` says so.
   virtual Status map(std::uint64_t address, std::uint64_t size, PhysicalHandle physical,
                      std::uint64_t physical_offset) = 0;
-  // The pieces one behind the other, with `access` for `device` unless it is `none`: all of it or nothing. A driver that
-  // can do it in fewer steps says how.
+  // The pieces one behind the other, with `access` for `device` unless it is `none`: all of it or nothing. A driver
+  // that can do it in fewer steps says how.
   virtual Status map_run(std::uint64_t address, const MapPiece* pieces, std::uint64_t count, std::int32_t device,
                          AccessFlags access);
   virtual Status unmap(std::uint64_t address, std::uint64_t size) = 0;

@@ -20,6 +20,16 @@ using HostFunction = void (*)(void* argument);
 enum class MemoryKind : std::uint8_t { device, pinned, managed };
 enum class AccessFlags : std::uint8_t { none = 0, read = 1, read_write = 3 };
 
+// What a driver is told about the future of managed memory; each can be taken back. Both vendors' own numbers.
+enum class Advice : std::uint8_t {
+  read_mostly = 1,
+  unset_read_mostly = 2,
+  preferred_location = 3,
+  unset_preferred_location = 4,
+  accessed_by = 5,
+  unset_accessed_by = 6,
+};
+
 struct DeviceInfo {
   char name[96] = {};
   std::uint64_t total_bytes = 0;

@@ -119,29 +119,76 @@ Status plan_copy(std::int32_t ndim, const std::int64_t* shape, std::uint64_t ite
   return {};
 }
 
-bool as_box(const CopyPlan& plan, CopyBox* box, std::int32_t* outer) noexcept {
+namespace {
+
+constexpr std::int32_t kNone = -1;
+
+// Rows of `run` bytes, and planes of rows, that pitches can say on both sides; dimensions by number.
+struct BoxChoice {
+  std::int32_t row = kNone;
+  std::int32_t plane = kNone;
+  std::int64_t runs = 1;  // in one box
+};
+
+bool can_be_pitches(const CopyPlan& plan, std::int32_t dim, std::int64_t to_reach, std::int64_t from_reach) {
+  const auto at = static_cast<std::size_t>(dim);
+  return plan.to_stride[at] >= to_reach && plan.from_stride[at] >= from_reach;
+}
+
+// There are few dimensions: every pair is looked at.
+BoxChoice choose_box(const CopyPlan& plan) {
+  const auto run = static_cast<std::int64_t>(plan.run);
+  BoxChoice best;
+  for (std::int32_t row = plan.ndim - 1; row >= 0; --row) {
+    const auto at = static_cast<std::size_t>(row);
+    if (!can_be_pitches(plan, row, run, run)) continue;
+    if (plan.length[at] > best.runs) best = {row, kNone, plan.length[at]};
+    const std::int64_t to_reach = plan.to_stride[at] * (plan.length[at] - 1) + run;
+    const std::int64_t from_reach = plan.from_stride[at] * (plan.length[at] - 1) + run;
+    for (std::int32_t plane = plan.ndim - 1; plane >= 0; --plane) {
+      if (plane == row || !can_be_pitches(plan, plane, to_reach, from_reach)) continue;
+      const std::int64_t runs = plan.length[at] * plan.length[static_cast<std::size_t>(plane)];
+      if (runs > best.runs) best = {row, plane, runs};
+    }
+  }
+  return best;
+}
+
+// The dimension goes behind those that are left to loop over.
+std::size_t take_dim(CopyPlan& plan, std::int32_t dim, std::int32_t* outer) {
+  const auto last = static_cast<std::size_t>(--*outer);
+  swap_dims(plan, static_cast<std::size_t>(dim), last);
+  return last;
+}
+
+}  // namespace
+
+bool as_box(CopyPlan& plan, CopyBox* box, std::int32_t* outer) noexcept {
   box->shape = {plan.run, 1, 1};
   box->to = {plan.to, 0, plan.run, plan.run};
   box->from = {plan.from, 0, plan.run, plan.run};
   *outer = plan.ndim;
-  std::uint64_t reach = plan.run;
-  for (int level = 0; level < 2 && *outer > 0; ++level) {
-    const auto at = static_cast<std::size_t>(*outer - 1);
-    const std::int64_t stride = plan.from_stride[at];
-    if (stride < 0 || place_pitch(stride) < reach) return level > 0;
-    const auto length = static_cast<std::uint64_t>(plan.length[at]);
-    if (level == 0) {
-      box->shape.height = length;
-      box->to.row_pitch = box->to.plane_pitch = place_pitch(plan.to_stride[at]);
-      box->from.row_pitch = box->from.plane_pitch = place_pitch(stride);
-    } else {
-      box->shape.depth = length;
-      box->to.plane_pitch = place_pitch(plan.to_stride[at]);
-      box->from.plane_pitch = place_pitch(stride);
-    }
-    reach = place_pitch(stride) * (length - 1) + reach;
-    --*outer;
+  if (plan.ndim == 0) return true;
+  const BoxChoice choice = choose_box(plan);
+  if (choice.row == kNone) return false;
+  // The one of the higher number first, so that the swap does not move the other.
+  if (choice.plane > choice.row) {
+    const std::size_t plane = take_dim(plan, choice.plane, outer);
+    const std::size_t row = take_dim(plan, choice.row, outer);
+    swap_dims(plan, plane, row);
+  } else {
+    (void)take_dim(plan, choice.row, outer);
+    if (choice.plane != kNone) (void)take_dim(plan, choice.plane, outer);
   }
+  const auto row = static_cast<std::size_t>(plan.ndim - 1);
+  box->shape.height = static_cast<std::uint64_t>(plan.length[row]);
+  box->to.row_pitch = box->to.plane_pitch = place_pitch(plan.to_stride[row]);
+  box->from.row_pitch = box->from.plane_pitch = place_pitch(plan.from_stride[row]);
+  if (choice.plane == kNone) return true;
+  const auto plane = static_cast<std::size_t>(plan.ndim - 2);
+  box->shape.depth = static_cast<std::uint64_t>(plan.length[plane]);
+  box->to.plane_pitch = place_pitch(plan.to_stride[plane]);
+  box->from.plane_pitch = place_pitch(plan.from_stride[plane]);
   return true;
 }
 

@@ -43,8 +43,8 @@ struct CopyBox {
   CopyShape shape;
 };
 
-// The innermost two dimensions and the run as one box, if pitches can say it: then `*outer` dimensions are left to loop
-// over. False where only an element at a time would do.
-bool as_box(const CopyPlan& plan, CopyBox* box, std::int32_t* outer) noexcept;
+// The run and those two dimensions that make the largest box pitches can say; the plan's dimensions are reordered so
+// that the other `*outer` ones, the first, are left to loop over. False where only an element at a time would do.
+bool as_box(CopyPlan& plan, CopyBox* box, std::int32_t* outer) noexcept;
 
 }  // namespace tensormem

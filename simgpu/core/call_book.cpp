@@ -6,12 +6,41 @@
 
 namespace simgpu {
 
+namespace {
+
+thread_local std::uint64_t t_work_nanoseconds = 0;
+thread_local std::uint64_t t_began = 0;
+
+std::uint64_t now() {
+  const auto time = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(time).count());
+}
+
+std::uint64_t planned_for(const std::map<std::string, std::uint64_t>& delays, const char* function) {
+  if (delays.empty()) return 0;
+  const auto found = delays.find(function);
+  return found == delays.end() ? 0 : found->second;
+}
+
+void plan_delay(std::map<std::string, std::uint64_t>& delays, const std::string& function, std::uint64_t nanoseconds) {
+  if (nanoseconds == 0) {
+    delays.erase(function);
+  } else {
+    delays[function] = nanoseconds;
+  }
+}
+
+}  // namespace
+
+std::uint64_t CallBook::work_nanoseconds() { return t_work_nanoseconds; }
+
 CallBook& call_book() {
   static CallBook* const book = new CallBook;  // never destroyed: calls may come at the very end of the process
   return *book;
 }
 
 Result CallBook::begin(const char* function, std::initializer_list<std::uint64_t> arguments, std::uint64_t* ticket) {
+  t_began = now();
   std::uint64_t nanoseconds = 0;
   Result planned = kSuccess;
   {
@@ -22,9 +51,14 @@ Result CallBook::begin(const char* function, std::initializer_list<std::uint64_t
     *ticket = next_++;
     entries_.push_back(entry);
     if (entries_.size() > kKept) entries_.pop_front();
-    counts_[function] += 1;
-    counts_["*"] += 1;
-    if (const auto found = delays_.find(function); found != delays_.end()) nanoseconds = found->second;
+    if (const auto known = counts_.find(function); known != counts_.end()) {
+      known->second += 1;
+    } else {
+      counts_.emplace(function, 1);
+    }
+    all_ += 1;
+    nanoseconds = planned_for(delays_, function);
+    t_work_nanoseconds = planned_for(work_delays_, function);
     if (fault_.remaining != 0 && (fault_.function == "*" || fault_.function == function) && --fault_.remaining == 0) {
       planned = fault_.result;
       fired_ = true;
@@ -35,9 +69,13 @@ Result CallBook::begin(const char* function, std::initializer_list<std::uint64_t
 }
 
 void CallBook::end(std::uint64_t ticket, Result result) {
-  const std::lock_guard lock(mutex_);
-  const std::uint64_t age = next_ - ticket;
-  if (age <= entries_.size()) entries_[entries_.size() - age].result = result;
+  t_work_nanoseconds = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    const std::uint64_t age = next_ - ticket;
+    if (age <= entries_.size()) entries_[entries_.size() - age].result = result;
+  }
+  inside_.fetch_add(now() - t_began, std::memory_order_relaxed);
 }
 
 void CallBook::fail(const std::string& function, std::uint64_t nth, Result result) {
@@ -48,11 +86,12 @@ void CallBook::fail(const std::string& function, std::uint64_t nth, Result resul
 
 void CallBook::delay(const std::string& function, std::uint64_t nanoseconds) {
   const std::lock_guard lock(mutex_);
-  if (nanoseconds == 0) {
-    delays_.erase(function);
-  } else {
-    delays_[function] = nanoseconds;
-  }
+  plan_delay(delays_, function, nanoseconds);
+}
+
+void CallBook::delay_work(const std::string& function, std::uint64_t nanoseconds) {
+  const std::lock_guard lock(mutex_);
+  plan_delay(work_delays_, function, nanoseconds);
 }
 
 void CallBook::clear_plan() {
@@ -60,6 +99,7 @@ void CallBook::clear_plan() {
   fault_ = Fault{};
   fired_ = false;
   delays_.clear();
+  work_delays_.clear();
 }
 
 bool CallBook::has_fired() const {
@@ -69,6 +109,7 @@ bool CallBook::has_fired() const {
 
 std::uint64_t CallBook::count(const std::string& function) const {
   const std::lock_guard lock(mutex_);
+  if (function == "*") return all_;
   const auto found = counts_.find(function);
   return found == counts_.end() ? 0 : found->second;
 }
@@ -94,6 +135,7 @@ void CallBook::forget() {
   const std::lock_guard lock(mutex_);
   entries_.clear();
   counts_.clear();
+  all_ = 0;
 }
 
 }  // namespace simgpu

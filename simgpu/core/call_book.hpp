@@ -3,8 +3,10 @@
 // Must not know: what the functions do.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <initializer_list>
 #include <map>
 #include <mutex>
@@ -24,10 +26,16 @@ class CallBook {
   void fail(const std::string& function, std::uint64_t nth, Result result);
   // Every call of `function` takes this long; 0 ends it.
   void delay(const std::string& function, std::uint64_t nanoseconds);
+  // The work that `function` puts on a stream takes this long there; the call itself does not. 0 ends it.
+  void delay_work(const std::string& function, std::uint64_t nanoseconds);
+  // What the call that this thread is serving wants its work to take.
+  static std::uint64_t work_nanoseconds();
   void clear_plan();
   bool has_fired() const;
 
   std::uint64_t count(const std::string& function) const;
+  // How long all calls took so far, of all threads together: what a client's own time is not.
+  std::uint64_t nanoseconds() const { return inside_.load(std::memory_order_relaxed); }
   // The latest calls, one line each: number, function, arguments, answer.
   std::string text() const;
   void forget();
@@ -46,11 +54,14 @@ class CallBook {
     Result result = kSuccess;
   };
 
+  std::atomic<std::uint64_t> inside_{0};
   mutable std::mutex mutex_;
   std::uint64_t next_ = 1;
   std::deque<Entry> entries_;
-  std::map<std::string, std::uint64_t> counts_;
+  std::map<std::string, std::uint64_t, std::less<>> counts_;  // found without making a string
+  std::uint64_t all_ = 0;
   std::map<std::string, std::uint64_t> delays_;
+  std::map<std::string, std::uint64_t> work_delays_;
   Fault fault_;
   bool fired_ = false;
 };

@@ -142,6 +142,29 @@ Result Machine::unregister_host(std::uint64_t address) {
   return kSuccess;
 }
 
+Result Machine::advise(std::uint64_t address, std::uint64_t nbytes, int advice, int where) {
+  enum : int { kReadMostly = 1, kUnsetReadMostly, kPreferred, kUnsetPreferred, kAccessedBy, kUnsetAccessedBy };
+  Range* const range = memory.find(address);
+  if (advice < kReadMostly || advice > kUnsetAccessedBy) return kInvalidValue;
+  const bool about_place = advice == kPreferred || advice >= kAccessedBy;
+  if (about_place && where != -1 && device(where) == nullptr) return kInvalidDevice;
+  const bool fits = range != nullptr && range->kind == Kind::managed && nbytes != 0 &&
+                    nbytes <= range->size - (address - range->start);
+  if (!fits) return kInvalidValue;
+  AdviceNote& note = range->advice;
+  if (advice <= kUnsetReadMostly) {
+    note.read_mostly = advice == kReadMostly;
+  } else if (advice <= kUnsetPreferred) {
+    note.preferred = advice == kPreferred ? where : AdviceNote::kNowhere;
+  } else if (where == -1) {
+    note.accessed_by_host = advice == kAccessedBy;
+  } else {
+    const std::uint32_t bit = 1U << where;
+    note.accessed_by = advice == kAccessedBy ? note.accessed_by | bit : note.accessed_by & ~bit;
+  }
+  return kSuccess;
+}
+
 std::vector<HostPoint> Machine::uses_of(const Range& range) {
   std::vector<HostPoint> points;
   if (range.uses.empty()) return points;
@@ -157,9 +180,9 @@ Result Machine::deallocate(std::uint64_t address, Kind kind) {
   {
     const std::lock_guard lock(mutex);
     const Range* const range = memory.find_start(address);
-    const bool fits =
-        range != nullptr && (range->kind == kind || (kind == Kind::device && range->kind == Kind::managed) ||
-                             (kind == Kind::device && range->kind == Kind::pooled));
+    const bool freed_as_device = range != nullptr && (range->kind == Kind::managed || range->kind == Kind::pooled ||
+                                                      range->kind == Kind::external);
+    const bool fits = range != nullptr && (range->kind == kind || (kind == Kind::device && freed_as_device));
     if (!fits) return kInvalidValue;
     points = uses_of(*range);
   }
@@ -168,7 +191,9 @@ Result Machine::deallocate(std::uint64_t address, Kind kind) {
   const Range* const range = memory.find_start(address);
   if (range == nullptr) return kInvalidValue;
   if (range->kind == Kind::pooled) return pools.deallocate(address, streams.legacy(*range->device));
-  if (range->window != nullptr) {
+  if (range->kind == Kind::external) {
+    externals.unmap(address);
+  } else if (range->window != nullptr) {
     range->device->give_back(range->start, range->size);
   } else {
     munmap(reinterpret_cast<void*>(range->start), range->size);
@@ -254,7 +279,9 @@ void Machine::destroy_context(Device& device) {
       range.pool->used -= range.size;
       range.pool->live -= 1;
     }
-    if (range.window != nullptr) {
+    if (range.kind == Kind::external) {
+      externals.unmap(range.start);
+    } else if (range.window != nullptr) {
       device.give_back(range.start, range.size);
     } else if (range.kind != Kind::registered) {
       munmap(reinterpret_cast<void*>(range.start), range.size);
@@ -265,7 +292,7 @@ void Machine::destroy_context(Device& device) {
 }
 
 std::string Machine::report() {
-  std::uint64_t counts[6] = {};
+  std::uint64_t counts[7] = {};
   std::uint64_t bytes = 0;
   memory.for_each([&](const Range& range) {
     counts[static_cast<int>(range.kind)] += 1;
@@ -283,6 +310,8 @@ std::string Machine::report() {
       {"reservations", virtual_memory.reservation_count()},
       {"mappings", virtual_memory.mapping_count()},
       {"physicals", virtual_memory.physical_count()},
+      {"external_memories", externals.count()},
+      {"external_buffers", counts[static_cast<int>(Kind::external)]},
       {"streams", streams.own_count()},
       {"events", streams.event_count()},
       {"pools", pools.own_count()},

@@ -12,6 +12,7 @@
 
 #include "core/config.hpp"
 #include "core/device.hpp"
+#include "core/externals.hpp"
 #include "core/memory_map.hpp"
 #include "core/pools.hpp"
 #include "core/results.hpp"
@@ -34,6 +35,8 @@ class Machine {
   Result allocate_host(Device* device, std::uint64_t nbytes, Kind kind, std::uint64_t* address);
   Result register_host(std::uint64_t address, std::uint64_t nbytes);
   Result unregister_host(std::uint64_t address);
+  // By the numbers that both vendors have: 1 to 6. `device` -1 is the host.
+  Result advise(std::uint64_t address, std::uint64_t nbytes, int advice, int device);
   // Work with the public addresses of the caller. What is returned must be waited for when `*wait` says so.
   Result copy(const tensormem::host::CopyWork& work, Stream& stream, HostPoint* wait);
   Result fill(const tensormem::host::FillWork& work, Stream& stream);
@@ -61,6 +64,7 @@ class Machine {
   Streams streams;
   Pools pools{*this};
   VirtualMemory virtual_memory{*this};
+  Externals externals{*this};
   std::vector<std::string> violations;
 
  private:

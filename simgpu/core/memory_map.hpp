@@ -17,7 +17,16 @@ struct Device;
 struct Pool;
 struct Physical;
 
-enum class Kind : std::uint8_t { device, pooled, host, registered, managed, mapped };
+enum class Kind : std::uint8_t { device, pooled, host, registered, managed, mapped, external };
+
+// What a driver was told about managed memory.
+struct AdviceNote {
+  bool read_mostly = false;
+  int preferred = kNowhere;       // a device, or -1: the host
+  std::uint32_t accessed_by = 0;  // devices, one bit each
+  bool accessed_by_host = false;
+  static constexpr int kNowhere = -2;
+};
 
 struct Range {
   std::uint64_t start = 0;
@@ -30,6 +39,7 @@ struct Range {
   Physical* physical = nullptr;
   std::uint32_t readers = ~0U;  // devices, one bit each
   std::uint32_t writers = ~0U;
+  AdviceNote advice;
   Point ready;                                  // pooled memory exists from here on
   std::map<std::uint64_t, std::uint64_t> uses;  // the latest work of each stream that touches it
 

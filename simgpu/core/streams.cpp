@@ -1,7 +1,10 @@
 #include "core/streams.hpp"
 
 #include <atomic>
+#include <chrono>
+#include <thread>
 
+#include "core/call_book.hpp"
 #include "core/machine.hpp"
 #include "driver/host/task_queue.hpp"
 
@@ -13,6 +16,11 @@ namespace host = tensormem::host;
 
 struct Nothing {};
 void do_nothing(const Nothing&) {}
+
+struct Latency {
+  std::uint64_t nanoseconds;
+};
+void take_time(const Latency& latency) { std::this_thread::sleep_for(std::chrono::nanoseconds(latency.nanoseconds)); }
 
 // One pair of tables for the process: workers outlive the machines that used them.
 host::StreamTable& stream_table() {
@@ -140,6 +148,9 @@ Result Streams::order_with_legacy(Stream& stream) {
 Result Streams::submit(Stream& stream, const host::Task& task) {
   SIM_TRY(order_with_legacy(stream));
   stream.clock.merge(host_);
+  if (const std::uint64_t nanoseconds = CallBook::work_nanoseconds(); nanoseconds != 0) {
+    if (!stream_table().submit(stream.id, host::make_task<take_time>(Latency{nanoseconds})).ok()) return kUnknown;
+  }
   if (!stream_table().submit(stream.id, task).ok()) return kUnknown;
   stream.clock.raise({stream.serial, ++stream.submitted});
   return kSuccess;

@@ -63,6 +63,11 @@
   X(cuMemAllocManaged, 6000, cuMemAllocManaged, (DevicePointer * address, std::size_t nbytes, unsigned flags))         \
   X(cuMemAdvise, 8000, cuMemAdvise, (DevicePointer address, std::size_t nbytes, int advice, DeviceNumber device))      \
   X(cuMemAdvise, 12020, cuMemAdvise_v2, (DevicePointer address, std::size_t nbytes, int advice, Location where))       \
+  X(cuImportExternalMemory, 10000, cuImportExternalMemory,                                                             \
+    (ExternalHandle * external, const ExternalDescription* description))                                               \
+  X(cuExternalMemoryGetMappedBuffer, 10000, cuExternalMemoryGetMappedBuffer,                                           \
+    (DevicePointer * address, ExternalHandle external, const ExternalBuffer* buffer))                                  \
+  X(cuDestroyExternalMemory, 10000, cuDestroyExternalMemory, (ExternalHandle external))                                \
   X(cuMemPrefetchAsync, 8000, cuMemPrefetchAsync,                                                                      \
     (DevicePointer address, std::size_t nbytes, DeviceNumber device, StreamHandle stream))                             \
   X(cuMemPrefetchAsync, 12020, cuMemPrefetchAsync_v2,                                                                  \

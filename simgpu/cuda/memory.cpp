@@ -20,9 +20,7 @@ simgpu::Result advise(const char* function, DevicePointer address, std::size_t n
   return serve_in_context(function, {address, nbytes, static_cast<std::uint64_t>(advice)},
                           [&](Machine& machine, Device&) {
                             const std::lock_guard lock(machine.mutex);
-                            if (advice < 1 || advice > 6) return simgpu::kInvalidValue;
-                            if (device != -1 && machine.device(device) == nullptr) return kInvalidDevice;
-                            return find_managed(machine, address, nbytes);
+                            return machine.advise(address, nbytes, advice, device);
                           });
 }
 

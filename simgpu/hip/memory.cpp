@@ -160,7 +160,7 @@ int hipMallocManaged(void** address, std::size_t nbytes, unsigned flags) {
 
 int hipMemAdvise(const void* address, std::size_t nbytes, int advice, int device) {
   return serve_on_device("hipMemAdvise", {number(address), nbytes}, [&](Machine& machine, Device&) {
-    return advice < 1 ? kInvalidValue : find_managed(machine, number(address), nbytes, device);
+    return machine.advise(number(address), nbytes, advice, device);
   });
 }
 

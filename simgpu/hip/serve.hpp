@@ -30,13 +30,19 @@ Result guarded(Body body) {
   return body(*machine);
 }
 
+// A client that found a function by its symbol although this machine's driver has none.
+inline bool is_missing(const char* function) {
+  const std::shared_ptr<Machine> machine = current_machine();
+  return machine != nullptr && !machine->config.without.empty() && machine->config.without.contains(function);
+}
+
 // A function about the machine as a whole.
 template <typename Body>
 int serve(const char* function, std::initializer_list<std::uint64_t> arguments, Body body) {
   std::uint64_t ticket = 0;
   Result result = call_book().begin(function, arguments, &ticket);
   try {
-    if (result == kSuccess) result = guarded(body);
+    if (result == kSuccess) result = is_missing(function) ? kNotSupported : guarded(body);
   } catch (const std::bad_alloc&) {
     result = kOutOfMemory;
   }

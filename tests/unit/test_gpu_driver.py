@@ -5,6 +5,7 @@ import faulthandler
 import os
 import pickle
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 
 import pytest
@@ -276,10 +277,35 @@ def test_a_stream_of_the_other_device_is_taken_but_its_default_stream_is_not(gpu
         resource.allocate(64, host)
 
 
-def test_an_event_is_recorded_on_its_own_device_only(gpu: SimulatedGpu) -> None:
-    event = Event(drivers.get("cuda:0"))
-    with Stream(drivers.get("cuda:1")) as stream, pytest.raises(errors.InvalidArgument):
+def test_an_event_goes_to_the_device_where_it_is_recorded(gpu: SimulatedGpu) -> None:
+    event, gate = Event(drivers.get("cuda:0")), Gate()
+    with Stream(drivers.get("cuda:1")) as stream, Stream(drivers.get("cuda:0")) as other:
+        gate.hold(stream)
         stream.record(event)
+        other.wait(event)
+        assert not event.done and not other.done
+        gate.open()
+        other.synchronize()
+        assert event.done
+        other.record(event)
+    assert gpu.report()["events"] == 1
+    event.close()
+    assert gpu.report()["events"] == 0
+
+
+@pytest.mark.parametrize("function", ["cuEventCreate", "cuEventRecord", "cuEventDestroy"])
+def test_an_event_that_cannot_move_stays_as_it_was(gpu: SimulatedGpu, function: str) -> None:
+    event = Event(drivers.get("cuda:0"))
+    with Stream(drivers.get("cuda:1")) as stream:
+        gpu.fail(function, 1, 999)
+        with suppress(errors.DriverError):
+            stream.record(event)
+        assert gpu.has_failed
+        gpu.clear_plan()
+        stream.record(event).synchronize()
+    event.close()
+    Event(drivers.get("cuda:0")).close()
+    assert gpu.report()["events"] == 0
 
 
 def test_an_event_dropped_by_work_on_a_stream_is_destroyed_later(gpu: SimulatedGpu) -> None:

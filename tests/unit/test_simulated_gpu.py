@@ -42,6 +42,47 @@ def test_a_delayed_call_still_answers() -> None:
         gpu.delay("cuMemAlloc", 0)
 
 
+COPIES = {"cuda": "cuMemcpyAsync", "rocm": "hipMemcpyAsync"}
+
+
+@pytest.mark.parametrize("vendor", COPIES)
+def test_planned_latency_is_taken_by_the_stream_and_not_by_the_call(vendor: str) -> None:
+    with simulated_gpu(memory="64MiB", vendor=vendor) as gpu, Stream(gpu.drivers[0]) as stream:
+        block = mr.GpuMemoryResource(gpu.drivers[0]).allocate(1000)
+        begun = stream.record()
+        gpu.delay(COPIES[vendor], 0.2, on="stream")
+        gpu.drivers[0].copy(block.ptr, block.ptr + 500, 500, stream)
+        end = stream.record()
+        end.synchronize()
+        assert end.seconds_since(begun) >= 0.2
+        gpu.delay(COPIES[vendor], 0, on="stream")
+        gpu.drivers[0].copy(block.ptr, block.ptr + 500, 500, stream)
+        assert stream.record() is not None
+
+
+def test_a_delay_that_is_none_is_refused() -> None:
+    with simulated_gpu(memory="64MiB") as gpu:
+        with pytest.raises(errors.InvalidArgument, match="on the call or on the stream"):
+            gpu.delay("cuMemAlloc", 1, on="paper")
+        for wrong in (-1, float("nan")):
+            with pytest.raises(errors.InvalidArgument):
+                gpu.delay("cuMemAlloc", wrong)
+
+
+def test_functions_that_a_runtime_lacks_are_not_found() -> None:
+    with (
+        pytest.raises(errors.DriverUnavailable, match="has no hipMalloc, hipEventRecord"),
+        simulated_gpu(vendor="rocm", without=["hipMalloc", "hipEventRecord"]),
+    ):
+        pass
+    with simulated_gpu(memory="64MiB", vendor="rocm", without=["hipMemCreate", "hipMallocFromPoolAsync"]) as gpu:
+        with pytest.raises(errors.NotSupported, match="hipMemCreate"):
+            gpu.drivers[0].physical_create("2MiB")
+        with pytest.raises(errors.NotSupported, match="hipMallocFromPoolAsync"):
+            mr.GpuAsyncMemoryResource("rocm:0").allocate(64)
+        mr.GpuMemoryResource("rocm:0").allocate(64)
+
+
 def test_what_is_left_behind_is_reported() -> None:
     with simulated_gpu(memory="64MiB") as gpu:
         driver = drivers.get("cuda")

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tensormem as tm
-from tensormem import copy, errors
+from tensormem import errors
+from tensormem.copy import in_flight
 from tensormem.drivers import host
 from tensormem.streams import Stream
 from tensormem.testing.resources import Gate
@@ -159,7 +160,7 @@ def test_a_dropped_destination_does_no_harm() -> None:
         tm.full(100_000, 1.0).to("pinned", stream=stream)
         gc.collect()
         gate.open()
-    assert not copy._in_flight
+    assert not in_flight._in_flight
 
 
 def test_readers_of_a_copy_that_is_under_way_wait_for_it() -> None:
@@ -190,7 +191,7 @@ def test_a_destroyed_stream_is_refused_and_nothing_is_left_behind() -> None:
     tensor = tm.zeros(10)
     with pytest.raises(errors.StreamMisuse):
         tensor.to("pinned", stream=stream)
-    assert not copy._in_flight and tensor.ready
+    assert not in_flight._in_flight and tensor.ready
 
 
 def test_empty_and_scalar_tensors_move() -> None:

@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 
 import tensormem as tm
-from tensormem import copy, errors
+from tensormem import errors
+from tensormem.copy.transfer import transfer
 from tensormem.drivers import host
 from tensormem.memories import Storage, TensorMemory
 from tensormem.streams import Stream
 
+CUDA, ROCM = 2, 10
 
-def far(array: np.ndarray[Any, Any]) -> tm.Tensor:
+
+def far(array: np.ndarray[Any, Any], device_type: int = CUDA) -> tm.Tensor:
     """A tensor over the array that says it is in gpu:0."""
     near = tm.from_numpy(array)
     storage = Storage(
@@ -23,7 +26,7 @@ def far(array: np.ndarray[Any, Any]) -> tm.Tensor:
         owner=array,
         space=tm.gpu(0),
         memory=TensorMemory.MEM,
-        device=(2, 0),
+        device=(device_type, 0),
         driver=host(),
         host_accessible=False,
     )
@@ -42,7 +45,7 @@ def test_dense_memory_comes_and_goes_by_the_route_for_its_size(shape: tuple[int,
     here = far(array).to("main")
     assert np.array_equal(here.numpy(), array) and here.transfer_report.route == route
     away = np.zeros_like(array)
-    report = copy._transfer(far(away), here, None)
+    report = transfer(far(away), here, None)
     assert np.array_equal(away, array) and report.route == route and report.done
     assert (str(report.source), str(report.destination)) == ("main", "gpu:0")
 
@@ -63,7 +66,7 @@ def test_strided_memory_comes_and_goes_whole_and_leaves_its_gaps(view: Any) -> N
     assert np.array_equal(far(view(array)).to("main").numpy(), view(array))
     away, expected = np.zeros_like(array), np.zeros_like(array)
     values = numbers(*view(array).shape)
-    copy._transfer(far(view(away)), tm.from_numpy(values), None)
+    transfer(far(view(away)), tm.from_numpy(values), None)
     view(expected)[...] = values
     assert np.array_equal(away, expected)
 
@@ -84,8 +87,9 @@ def test_far_copies_on_a_stream_are_ready_when_it_has_passed() -> None:
         assert here.ready and here.transfer_report.seconds > 0
 
 
-def test_far_memory_is_not_shown_read_or_lent() -> None:
-    tensor = far(numbers(3))
+@pytest.mark.parametrize("device_type", [CUDA, ROCM])
+def test_far_memory_is_not_shown_read_or_lent(device_type: int) -> None:
+    tensor = far(numbers(3), device_type)
     assert repr(tensor) == "<tm.Tensor int32, (3,), gpu:0>"
     for use in (tensor.tolist, tensor.numpy):
         with pytest.raises(errors.CrossSpaceError):
@@ -95,16 +99,24 @@ def test_far_memory_is_not_shown_read_or_lent() -> None:
     with pytest.raises(errors.CrossSpaceError):
         tensor.copy_(tm.zeros(3, "int32"))
     assert not hasattr(tensor, "__array_interface__")
-    assert tensor.__cuda_array_interface__["shape"] == (3,)
+    assert hasattr(tensor, "__cuda_array_interface__") == (device_type == CUDA)
+    if device_type == CUDA:
+        assert tensor.__cuda_array_interface__["shape"] == (3,)
 
 
-def test_far_memory_goes_out_by_dlpack_in_the_order_of_streams() -> None:
+@pytest.mark.parametrize(
+    ("device_type", "right", "wrong_ones"),
+    [(CUDA, (None, 1, 2, 4711, -1), (0, -2)), (ROCM, (None, 0, 4711, -1), (1, 2, -2))],
+)
+def test_far_memory_goes_out_by_dlpack_in_the_order_of_streams(
+    device_type: int, right: tuple[int | None, ...], wrong_ones: tuple[int, ...]
+) -> None:
     array = numbers(3)
-    tensor = far(array)
-    assert tensor.__dlpack_device__() == (2, 0)
-    for stream in (None, 1, 2, 4711, -1):
+    tensor = far(array, device_type)
+    assert tensor.__dlpack_device__() == (device_type, 0)
+    for stream in right:
         tensor.__dlpack__(stream=stream, max_version=(1, 0))
-    for wrong in (0, -2):
+    for wrong in wrong_ones:
         with pytest.raises(errors.StreamMisuse):
             tensor.__dlpack__(stream=wrong)
     with pytest.raises(TypeError):

@@ -16,6 +16,7 @@ using StreamHandle = void*;
 using EventPointer = void*;
 using PoolHandle = void*;
 using AllocationHandle = std::uint64_t;
+using ExternalHandle = void*;
 using HostCallback = void (*)(void*);
 
 // Stream handles that name a stream of the current context instead of pointing to one.
@@ -101,6 +102,30 @@ enum PoolAttribute : std::int32_t {
   kPoolUsedCurrent = 7,
   kPoolUsedHigh = 8,
 };
+
+// What kind of descriptor comes in, for memory of others. DMA-BUFs have a number of their own in newer drivers.
+enum ExternalType : std::int32_t { kExternalOpaqueFd = 1, kExternalDmaBufFd = 9 };
+inline constexpr std::uint32_t kExternalDedicated = 1;
+
+// CUDA_EXTERNAL_MEMORY_HANDLE_DESC, with the union of handles as it is for descriptors.
+struct ExternalDescription {
+  std::int32_t type = 0;
+  alignas(8) std::int32_t fd = -1;
+  std::uint8_t rest_of_union[12] = {};
+  std::uint64_t size = 0;
+  std::uint32_t flags = 0;
+  std::uint32_t reserved[16] = {};
+};
+static_assert(sizeof(ExternalDescription) == 104 && offsetof(ExternalDescription, size) == 24);
+
+// CUDA_EXTERNAL_MEMORY_BUFFER_DESC
+struct ExternalBuffer {
+  std::uint64_t offset = 0;
+  std::uint64_t size = 0;
+  std::uint32_t flags = 0;
+  std::uint32_t reserved[16] = {};
+};
+static_assert(sizeof(ExternalBuffer) == 88);
 
 // One side of a 2-D copy, as it lies in CUDA_MEMCPY2D.
 struct Side2D {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <mutex>
 
 #include "base/fork_guard.hpp"
@@ -41,6 +42,13 @@ class CudaApi final : public gpu::GpuApi {
   Status deallocate_async(std::uint64_t address, gpu::StreamRef stream) override;
   Status trim_async(std::int32_t device, std::uint64_t keep_bytes) override;
   Status prefetch(std::uint64_t address, std::uint64_t nbytes, std::int32_t to_device, gpu::StreamRef stream) override;
+  Status advise(std::uint64_t address, std::uint64_t nbytes, Advice advice, std::int32_t device) override;
+
+  Status external_import(std::int32_t device, std::int32_t fd, std::uint64_t nbytes,
+                         gpu::NativeExternal* external) override;
+  Status external_map(const gpu::ExternalRef& external, std::uint64_t nbytes, std::uint64_t* address) override;
+  Status external_unmap(const gpu::ExternalRef& external) override;
+  Status external_destroy(const gpu::ExternalRef& external) override;
 
   Status stream_create(std::int32_t device, gpu::NativeStream* stream) override;
   Status stream_destroy(gpu::StreamRef stream) override;
@@ -81,7 +89,8 @@ class CudaApi final : public gpu::GpuApi {
 
   const FunctionTable f_;
   const std::int32_t count_;
-  std::mutex mutex_;  // guards what is below
+  std::array<std::atomic<PoolHandle>, kMaxDevices> pools_{};  // default pools, which a device has for good
+  std::mutex mutex_;                                          // guards what is below
   ForkGuard fork_guard_{mutex_};
   std::array<ContextHandle, kMaxDevices> contexts_{};  // retained primary contexts; null: not yet
 };

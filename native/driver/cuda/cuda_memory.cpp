@@ -51,8 +51,13 @@ Status CudaApi::unpin(std::int32_t device, std::uint64_t address) {
 // --- Stream-ordered and managed memory ---------------------------------------------------------------------------
 
 Status CudaApi::default_pool(std::int32_t device, PoolHandle* pool) {
+  std::atomic<PoolHandle>& kept = pools_[static_cast<std::size_t>(device)];
+  *pool = kept.load(std::memory_order_relaxed);
+  if (*pool != nullptr) return {};
   if (f_.cuDeviceGetDefaultMemPool == nullptr) return missing("cuDeviceGetDefaultMemPool");
-  return answer(f_.cuDeviceGetDefaultMemPool(pool, device), "cuDeviceGetDefaultMemPool");
+  TM_TRY(answer(f_.cuDeviceGetDefaultMemPool(pool, device), "cuDeviceGetDefaultMemPool"));
+  kept.store(*pool, std::memory_order_relaxed);
+  return {};
 }
 
 Status CudaApi::allocate_async(std::int32_t device, std::uint64_t nbytes, gpu::StreamRef stream,
@@ -80,6 +85,54 @@ Status CudaApi::prefetch(std::uint64_t address, std::uint64_t nbytes, std::int32
   if (f_.cuMemPrefetchAsync == nullptr) return missing("cuMemPrefetchAsync");
   return in_context(stream.device, "cuMemPrefetchAsync",
                     [&] { return f_.cuMemPrefetchAsync(address, nbytes, to_device, stream.handle); });
+}
+
+Status CudaApi::advise(std::uint64_t address, std::uint64_t nbytes, Advice advice, std::int32_t device) {
+  const int number = static_cast<int>(advice);
+  const std::int32_t at = device < 0 ? 0 : device;  // advice about the host is given in any context
+  if (f_.cuMemAdvise_at != nullptr) {
+    const Location where{device < 0 ? kLocationHost : kLocationDevice, device < 0 ? 0 : device};
+    return in_context(at, "cuMemAdvise", [&] { return f_.cuMemAdvise_at(address, nbytes, number, where); });
+  }
+  if (f_.cuMemAdvise == nullptr) return missing("cuMemAdvise");
+  return in_context(at, "cuMemAdvise", [&] { return f_.cuMemAdvise(address, nbytes, number, device); });
+}
+
+// --- Memory of others --------------------------------------------------------------------------------------------
+
+// Newer drivers know DMA-BUFs by a type of their own, on the boards that can import them; what is refused as one is
+// offered once more as an opaque descriptor.
+Status CudaApi::external_import(std::int32_t device, std::int32_t fd, std::uint64_t nbytes,
+                                gpu::NativeExternal* external) {
+  if (f_.cuImportExternalMemory == nullptr) return missing("cuImportExternalMemory");
+  ExternalDescription description;
+  description.fd = fd;
+  description.size = nbytes;
+  return in_context(device, "cuImportExternalMemory", [&] {
+    description.type = kExternalDmaBufFd;
+    const Result first = f_.cuImportExternalMemory(external, &description);
+    if (first == kSuccess || first == kOutOfMemory) return first;
+    description.type = kExternalOpaqueFd;
+    return f_.cuImportExternalMemory(external, &description);
+  });
+}
+
+Status CudaApi::external_map(const gpu::ExternalRef& external, std::uint64_t nbytes, std::uint64_t* address) {
+  if (f_.cuExternalMemoryGetMappedBuffer == nullptr) return missing("cuExternalMemoryGetMappedBuffer");
+  ExternalBuffer buffer;
+  buffer.size = nbytes;
+  return in_context(external.device, "cuExternalMemoryGetMappedBuffer",
+                    [&] { return f_.cuExternalMemoryGetMappedBuffer(address, external.handle, &buffer); });
+}
+
+Status CudaApi::external_unmap(const gpu::ExternalRef& external) {
+  return in_context(external.device, "cuMemFree", [&] { return f_.cuMemFree(external.address); });
+}
+
+Status CudaApi::external_destroy(const gpu::ExternalRef& external) {
+  if (f_.cuDestroyExternalMemory == nullptr) return missing("cuDestroyExternalMemory");
+  return in_context(external.device, "cuDestroyExternalMemory",
+                    [&] { return f_.cuDestroyExternalMemory(external.handle); });
 }
 
 // --- Virtual memory ----------------------------------------------------------------------------------------------

@@ -33,6 +33,10 @@
   X(cuMemHostUnregister, 4000, 1, (void*))                                                                             \
   X(cuMemAllocManaged, 6000, 0, (DevicePointer*, std::size_t, unsigned))                                               \
   X(cuMemPrefetchAsync, 8000, 0, (DevicePointer, std::size_t, DeviceNumber, StreamHandle))                             \
+  X(cuMemAdvise, 8000, 0, (DevicePointer, std::size_t, int, DeviceNumber))                                             \
+  X(cuImportExternalMemory, 10000, 0, (ExternalHandle*, const ExternalDescription*))                                   \
+  X(cuExternalMemoryGetMappedBuffer, 10000, 0, (DevicePointer*, ExternalHandle, const ExternalBuffer*))                \
+  X(cuDestroyExternalMemory, 10000, 0, (ExternalHandle))                                                               \
   X(cuMemAllocFromPoolAsync, 11020, 0, (DevicePointer*, std::size_t, PoolHandle, StreamHandle))                        \
   X(cuMemFreeAsync, 11020, 0, (DevicePointer, StreamHandle))                                                           \
   X(cuDeviceGetDefaultMemPool, 11020, 0, (PoolHandle*, DeviceNumber))                                                  \
@@ -76,6 +80,8 @@ struct FunctionTable {
 #define TM_FIELD(name, version, needed, signature) Result(*name) signature = nullptr;
   TM_CUDA_FUNCTIONS(TM_FIELD)
 #undef TM_FIELD
+  // The later form of cuMemAdvise, which says a place instead of a device number; drivers before 12.2 lack it.
+  Result (*cuMemAdvise_at)(DevicePointer, std::size_t, int, Location) = nullptr;
 
   bool simulated = false;
   int driver_version = 0;

@@ -15,6 +15,7 @@ namespace tensormem::gpu {
 using NativeStream = void*;
 using NativeEvent = void*;
 using NativePhysical = std::uint64_t;
+using NativeExternal = void*;
 
 // A handle the vendor gave, and the device it belongs to.
 struct StreamRef {
@@ -25,6 +26,13 @@ struct StreamRef {
 struct EventRef {
   NativeEvent handle = nullptr;
   std::int32_t device = 0;
+};
+
+// Memory of others: the vendor's object for it, the device that imported it, and where it is mapped (0: nowhere).
+struct ExternalRef {
+  NativeExternal handle = nullptr;
+  std::int32_t device = 0;
+  std::uint64_t address = 0;
 };
 
 // The same element of 1, 2 or 4 bytes over `height` rows of `count` elements.
@@ -63,6 +71,14 @@ class GpuApi {
   virtual Status deallocate_async(std::uint64_t address, StreamRef stream) = 0;
   virtual Status trim_async(std::int32_t device, std::uint64_t keep_bytes) = 0;
   virtual Status prefetch(std::uint64_t address, std::uint64_t nbytes, std::int32_t to_device, StreamRef stream) = 0;
+  virtual Status advise(std::uint64_t address, std::uint64_t nbytes, Advice advice, std::int32_t device) = 0;
+
+  // The vendor's driver owns the descriptor when this went well, and only then.
+  virtual Status external_import(std::int32_t device, std::int32_t fd, std::uint64_t nbytes,
+                                 NativeExternal* external) = 0;
+  virtual Status external_map(const ExternalRef& external, std::uint64_t nbytes, std::uint64_t* address) = 0;
+  virtual Status external_unmap(const ExternalRef& external) = 0;
+  virtual Status external_destroy(const ExternalRef& external) = 0;
 
   virtual Status stream_create(std::int32_t device, NativeStream* stream) = 0;
   virtual Status stream_destroy(StreamRef stream) = 0;

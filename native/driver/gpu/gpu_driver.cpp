@@ -179,9 +179,19 @@ Status GpuDriver::event_record(EventHandle event, StreamId stream) {
   gpu::StreamRef queue;
   TM_TRY(find_event(event, &mark));
   TM_TRY(find_stream(stream, &queue));
-  if (mark.device != queue.device)
-    return Status::fail(Code::invalid_argument, "an event is recorded on a stream of its own device");
-  return api_.event_record(mark, queue);
+  if (mark.device == queue.device) return api_.event_record(mark, queue);
+  return record_elsewhere(event, queue);
+}
+
+// A vendor's event belongs to one device. Ours goes where it is recorded: another takes the old one's place.
+Status GpuDriver::record_elsewhere(EventHandle event, gpu::StreamRef queue) {
+  gpu::EventRef moved{nullptr, queue.device};
+  TM_TRY(api_.event_create(queue.device, &moved.handle));
+  Status recorded = api_.event_record(moved, queue);
+  if (recorded.ok() && !platform_.events.exchange(as_number(event), &moved))
+    recorded = Status::fail(Code::invalid_argument, "another thread destroyed the event");
+  if (!api_.event_destroy(moved).ok()) platform_.leave_for_later(moved);
+  return recorded;
 }
 
 Status GpuDriver::event_query(EventHandle event, bool* done) {

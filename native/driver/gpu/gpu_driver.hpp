@@ -32,6 +32,9 @@ class GpuDriver final : public Driver {
   Status deallocate_async(std::int32_t device, std::uint64_t address, std::uint64_t nbytes, StreamId stream) override;
   Status trim_async(std::int32_t device, std::uint64_t keep_bytes) override;
   Status prefetch(std::uint64_t address, std::uint64_t nbytes, std::int32_t device, StreamId stream) override;
+  Status advise(std::uint64_t address, std::uint64_t nbytes, Advice advice, std::int32_t device) override;
+  Status external_import(std::int32_t device, std::int32_t fd, std::uint64_t nbytes, std::uint64_t* address) override;
+  Status external_release(std::uint64_t address) override;
 
   Status stream_create(std::int32_t device, StreamId* stream) override;
   Status stream_destroy(StreamId stream) override;
@@ -73,6 +76,7 @@ class GpuDriver final : public Driver {
   Status check_device(std::int32_t device) const noexcept;
   Status find_stream(StreamId stream, gpu::StreamRef* ref) const noexcept;
   Status find_event(EventHandle event, gpu::EventRef* ref) const noexcept;
+  Status record_elsewhere(EventHandle event, gpu::StreamRef queue);
   Status find_physical(PhysicalHandle handle, GpuPlatform::Physical** physical) noexcept;
   Status allocate_aligned(std::int32_t device, std::uint64_t nbytes, const AllocationOptions& options,
                           std::uint64_t* address);

@@ -140,12 +140,32 @@ Status GpuDriver::prefetch(std::uint64_t address, std::uint64_t nbytes, std::int
   return api_.prefetch(address, nbytes, device, queue);
 }
 
+Status GpuDriver::advise(std::uint64_t address, std::uint64_t nbytes, Advice advice, std::int32_t device) {
+  TM_TRY(platform_.check_usable());
+  TM_TRY(check_size(nbytes));
+  if (advice < Advice::read_mostly || advice > Advice::unset_accessed_by)
+    return Status::fail(Code::invalid_argument, "no such advice");
+  if (device != -1) TM_TRY(check_device(device));
+  return api_.advise(address, nbytes, advice, device);
+}
+
 // --- Virtual memory ----------------------------------------------------------------------------------------------
 
 Status GpuDriver::granularity(std::int32_t device, Granularity* granularity) {
   TM_TRY(check_device(device));
-  TM_TRY(api_.granularity(device, granularity));
-  granularity->whole_handles = true;  // both vendors map a handle as a whole
+  const auto at = static_cast<std::size_t>(device);
+  Granularity found;
+  {
+    const std::lock_guard lock(platform_.mutex);
+    found = platform_.grains[at];
+  }
+  if (found.minimum == 0) {
+    TM_TRY(api_.granularity(device, &found));
+    found.whole_handles = true;  // both vendors map a handle as a whole
+    const std::lock_guard lock(platform_.mutex);
+    platform_.grains[at] = found;  // a device keeps it for good
+  }
+  *granularity = found;
   return {};
 }
 

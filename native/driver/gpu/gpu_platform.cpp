@@ -22,6 +22,7 @@ int this_process() {
 }  // namespace
 
 GpuPlatform::GpuPlatform(std::unique_ptr<gpu::GpuApi> api) : api_(std::move(api)), process_(this_process()) {
+  grains.resize(static_cast<std::size_t>(api_->device_count()));
   for (std::int32_t device = 0; device < api_->device_count(); ++device)
     drivers_.push_back(std::make_unique<GpuDriver>(*this, device));
 }
@@ -42,7 +43,7 @@ void GpuPlatform::close() noexcept {
 
 GpuHeld GpuPlatform::held() {
   const std::lock_guard lock(mutex);
-  return {streams.count(), events.count(), books.reservation_count(), physicals.size()};
+  return {streams.count(), events.count(), books.reservation_count(), physicals.size(), externals.size()};
 }
 
 Status GpuPlatform::check_usable() const noexcept {
@@ -70,13 +71,23 @@ void GpuPlatform::leave_for_later(gpu::StreamRef stream) {
   left_streams_.push_back(stream);
 }
 
+void GpuPlatform::release_external(gpu::ExternalRef external) {
+  const bool allowed = !is_in_host_function();
+  if (allowed && external.address != 0 && api_->external_unmap(external).ok()) external.address = 0;
+  if (allowed && external.address == 0 && api_->external_destroy(external).ok()) return;
+  const std::lock_guard lock(left_mutex_);
+  left_externals_.push_back(external);
+}
+
 void GpuPlatform::destroy_left() noexcept {
   std::vector<gpu::EventRef> events_left;
   std::vector<gpu::StreamRef> streams_left;
+  std::vector<gpu::ExternalRef> externals_left;
   {
     const std::lock_guard lock(left_mutex_);
     events_left.swap(left_events_);
     streams_left.swap(left_streams_);
+    externals_left.swap(left_externals_);
   }
   for (const gpu::EventRef& event : events_left) {
     if (!api_->event_destroy(event).ok()) leave_for_later(event);
@@ -84,6 +95,7 @@ void GpuPlatform::destroy_left() noexcept {
   for (const gpu::StreamRef& stream : streams_left) {
     if (!api_->stream_destroy(stream).ok()) leave_for_later(stream);
   }
+  for (const gpu::ExternalRef& external : externals_left) release_external(external);
 }
 
 }  // namespace tensormem

@@ -27,6 +27,7 @@ struct GpuHeld {
   std::uint64_t events = 0;
   std::uint64_t reservations = 0;
   std::uint64_t physicals = 0;
+  std::uint64_t externals = 0;
 };
 
 class GpuPlatform {
@@ -62,6 +63,8 @@ class GpuPlatform {
   void leave_for_later(gpu::EventRef event);
   void leave_for_later(gpu::StreamRef stream);
   void destroy_left() noexcept;
+  // Unmaps memory of others and destroys the vendor's object for it; what is refused is tried again later.
+  void release_external(gpu::ExternalRef external);
   static void enter_host_function() noexcept;
   static void leave_host_function() noexcept;
   static bool is_in_host_function() noexcept;
@@ -71,9 +74,11 @@ class GpuPlatform {
 
   std::mutex mutex;  // guards everything below
   ForkGuard fork_guard{mutex};
+  std::vector<Granularity> grains;  // by device; minimum 0: not asked yet
   gpu::AddressBooks books;
   std::map<PhysicalHandle, Physical> physicals;
   PhysicalHandle next_physical = 1;
+  std::map<std::uint64_t, gpu::ExternalRef> externals;     // by address
   std::unordered_map<std::uint64_t, std::uint64_t> bases;  // of allocations whose address was raised to an alignment
 
  private:
@@ -87,6 +92,7 @@ class GpuPlatform {
   ForkGuard left_guard_{left_mutex_};
   std::vector<gpu::EventRef> left_events_;
   std::vector<gpu::StreamRef> left_streams_;
+  std::vector<gpu::ExternalRef> left_externals_;
 };
 
 }  // namespace tensormem

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include "base/spinlock.hpp"
 
@@ -37,6 +38,15 @@ class HandleTable {
     const Slot* slot = find(handle);
     if (slot == nullptr) return false;
     *item = slot->item;
+    return true;
+  }
+
+  // Puts `*item` in the place of what a number stands for, which it becomes.
+  bool exchange(std::uint64_t handle, Item* item) noexcept {
+    const std::lock_guard lock(lock_);
+    Slot* slot = const_cast<Slot*>(find(handle));
+    if (slot == nullptr) return false;
+    std::swap(slot->item, *item);
     return true;
   }
 

@@ -23,18 +23,38 @@ void* open_library(const std::string& path, std::string* why) {
   return nullptr;
 }
 
+// Functions are found by symbol. A simulated runtime has all of them, and tells which it would not have.
+class Finder {
+ public:
+  explicit Finder(void* library)
+      : library_(library),
+        has_function_(reinterpret_cast<int (*)(const char*)>(dlsym(library, "tensormem_simgpu_has_function"))) {}
+
+  bool is_simulated() const { return has_function_ != nullptr; }
+
+  void* find(const char* name) const {
+    const bool hidden = has_function_ != nullptr && has_function_(name) == 0;
+    return hidden ? nullptr : dlsym(library_, name);
+  }
+
+ private:
+  void* library_;
+  int (*has_function_)(const char*);
+};
+
 }  // namespace
 
 bool load_functions(const std::string& path, FunctionTable* table, std::string* why) {
   void* const library = open_library(path, why);
   if (library == nullptr) return false;
+  const Finder finder(library);
   std::string missing;
-#define TM_LOAD(function, needed, answer, signature)                                        \
-  table->function = reinterpret_cast<decltype(table->function)>(dlsym(library, #function)); \
+#define TM_LOAD(function, needed, answer, signature)                                     \
+  table->function = reinterpret_cast<decltype(table->function)>(finder.find(#function)); \
   if (needed == 1 && table->function == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(#function);
   TM_HIP_FUNCTIONS(TM_LOAD)
 #undef TM_LOAD
-  table->simulated = dlsym(library, "tensormem_simgpu_is_open") != nullptr;
+  table->simulated = finder.is_simulated();
   *why = missing.empty() ? "" : "the HIP runtime has no " + missing;
   return missing.empty();
 }

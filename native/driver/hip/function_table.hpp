@@ -28,6 +28,10 @@
   X(hipHostUnregister, 1, Result, (void*))                                                           \
   X(hipMallocManaged, 0, Result, (void**, std::size_t, unsigned))                                    \
   X(hipMemPrefetchAsync, 0, Result, (const void*, std::size_t, int, StreamHandle))                   \
+  X(hipMemAdvise, 0, Result, (const void*, std::size_t, int, int))                                   \
+  X(hipImportExternalMemory, 0, Result, (ExternalHandle*, const ExternalDescription*))               \
+  X(hipExternalMemoryGetMappedBuffer, 0, Result, (void**, ExternalHandle, const ExternalBuffer*))    \
+  X(hipDestroyExternalMemory, 0, Result, (ExternalHandle))                                           \
   X(hipMallocFromPoolAsync, 0, Result, (void**, std::size_t, PoolHandle, StreamHandle))              \
   X(hipFreeAsync, 0, Result, (void*, StreamHandle))                                                  \
   X(hipDeviceGetDefaultMemPool, 0, Result, (PoolHandle*, int))                                       \
@@ -68,6 +72,9 @@ namespace tensormem::hip {
 using cuda::AccessDescription;
 using cuda::AllocationProperties;
 using cuda::EventPointer;
+using cuda::ExternalBuffer;
+using cuda::ExternalDescription;
+using cuda::ExternalHandle;
 using cuda::HostCallback;
 using cuda::PoolHandle;
 using cuda::Result;

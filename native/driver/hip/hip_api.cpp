@@ -1,6 +1,8 @@
 // Devices, streams, events, copies and fills. Memory: hip_memory.cpp.
 #include "driver/hip/hip_api.hpp"
 
+#include <algorithm>
+
 #include "driver/hip/on_device.hpp"
 
 namespace tensormem::hip {
@@ -33,7 +35,7 @@ std::unique_ptr<gpu::GpuApi> open_api(const std::string& path, std::string* why)
     return nullptr;
   }
   (void)functions.hipDriverGetVersion(&functions.driver_version);
-  return std::make_unique<HipApi>(functions, count);
+  return std::make_unique<HipApi>(functions, std::min(count, HipApi::kMaxDevices));
 }
 
 const char* HipApi::error_name(std::int32_t code) const noexcept { return f_.hipGetErrorName(code); }

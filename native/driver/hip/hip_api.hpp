@@ -3,6 +3,9 @@
 // Must not know: stream ids, books, resources.
 #pragma once
 
+#include <array>
+#include <atomic>
+
 #include "driver/gpu/gpu_api.hpp"
 #include "driver/hip/function_table.hpp"
 
@@ -13,6 +16,8 @@ std::unique_ptr<gpu::GpuApi> open_api(const std::string& path, std::string* why)
 
 class HipApi final : public gpu::GpuApi {
  public:
+  static constexpr std::int32_t kMaxDevices = 64;
+
   HipApi(const FunctionTable& functions, std::int32_t count) : f_(functions), count_(count) {}
 
   const char* name() const noexcept override { return "rocm"; }
@@ -35,6 +40,13 @@ class HipApi final : public gpu::GpuApi {
   Status deallocate_async(std::uint64_t address, gpu::StreamRef stream) override;
   Status trim_async(std::int32_t device, std::uint64_t keep_bytes) override;
   Status prefetch(std::uint64_t address, std::uint64_t nbytes, std::int32_t to_device, gpu::StreamRef stream) override;
+  Status advise(std::uint64_t address, std::uint64_t nbytes, Advice advice, std::int32_t device) override;
+
+  Status external_import(std::int32_t device, std::int32_t fd, std::uint64_t nbytes,
+                         gpu::NativeExternal* external) override;
+  Status external_map(const gpu::ExternalRef& external, std::uint64_t nbytes, std::uint64_t* address) override;
+  Status external_unmap(const gpu::ExternalRef& external) override;
+  Status external_destroy(const gpu::ExternalRef& external) override;
 
   Status stream_create(std::int32_t device, gpu::NativeStream* stream) override;
   Status stream_destroy(gpu::StreamRef stream) override;
@@ -74,6 +86,7 @@ class HipApi final : public gpu::GpuApi {
 
   const FunctionTable f_;
   const std::int32_t count_;
+  std::array<std::atomic<PoolHandle>, kMaxDevices> pools_{};  // default pools, which a device has for good
 };
 
 }  // namespace tensormem::hip

@@ -54,8 +54,13 @@ Status HipApi::unpin(std::int32_t device, std::uint64_t address) {
 // --- Stream-ordered and managed memory ---------------------------------------------------------------------------
 
 Status HipApi::default_pool(std::int32_t device, PoolHandle* pool) {
+  std::atomic<PoolHandle>& kept = pools_[static_cast<std::size_t>(device)];
+  *pool = kept.load(std::memory_order_relaxed);
+  if (*pool != nullptr) return {};
   if (f_.hipDeviceGetDefaultMemPool == nullptr) return missing("hipDeviceGetDefaultMemPool");
-  return answer(f_.hipDeviceGetDefaultMemPool(pool, device), "hipDeviceGetDefaultMemPool");
+  TM_TRY(answer(f_.hipDeviceGetDefaultMemPool(pool, device), "hipDeviceGetDefaultMemPool"));
+  kept.store(*pool, std::memory_order_relaxed);
+  return {};
 }
 
 Status HipApi::allocate_async(std::int32_t device, std::uint64_t nbytes, gpu::StreamRef stream,
@@ -86,6 +91,47 @@ Status HipApi::prefetch(std::uint64_t address, std::uint64_t nbytes, std::int32_
   if (f_.hipMemPrefetchAsync == nullptr) return missing("hipMemPrefetchAsync");
   return on_device(stream.device, "hipMemPrefetchAsync",
                    [&] { return f_.hipMemPrefetchAsync(pointer(address), nbytes, to_device, stream.handle); });
+}
+
+Status HipApi::advise(std::uint64_t address, std::uint64_t nbytes, Advice advice, std::int32_t device) {
+  if (f_.hipMemAdvise == nullptr) return missing("hipMemAdvise");
+  return on_device(device < 0 ? 0 : device, "hipMemAdvise",
+                   [&] { return f_.hipMemAdvise(pointer(address), nbytes, static_cast<int>(advice), device); });
+}
+
+// --- Memory of others --------------------------------------------------------------------------------------------
+
+// HIP has no type for DMA-BUFs: its runtime takes them as opaque descriptors.
+Status HipApi::external_import(std::int32_t device, std::int32_t fd, std::uint64_t nbytes,
+                               gpu::NativeExternal* external) {
+  if (f_.hipImportExternalMemory == nullptr) return missing("hipImportExternalMemory");
+  ExternalDescription description;
+  description.type = cuda::kExternalOpaqueFd;
+  description.fd = fd;
+  description.size = nbytes;
+  return on_device(device, "hipImportExternalMemory",
+                   [&] { return f_.hipImportExternalMemory(external, &description); });
+}
+
+Status HipApi::external_map(const gpu::ExternalRef& external, std::uint64_t nbytes, std::uint64_t* address) {
+  if (f_.hipExternalMemoryGetMappedBuffer == nullptr) return missing("hipExternalMemoryGetMappedBuffer");
+  ExternalBuffer buffer;
+  buffer.size = nbytes;
+  void* mapped = nullptr;
+  TM_TRY(on_device(external.device, "hipExternalMemoryGetMappedBuffer",
+                   [&] { return f_.hipExternalMemoryGetMappedBuffer(&mapped, external.handle, &buffer); }));
+  *address = number(mapped);
+  return {};
+}
+
+Status HipApi::external_unmap(const gpu::ExternalRef& external) {
+  return on_device(external.device, "hipFree", [&] { return f_.hipFree(pointer(external.address)); });
+}
+
+Status HipApi::external_destroy(const gpu::ExternalRef& external) {
+  if (f_.hipDestroyExternalMemory == nullptr) return missing("hipDestroyExternalMemory");
+  return on_device(external.device, "hipDestroyExternalMemory",
+                   [&] { return f_.hipDestroyExternalMemory(external.handle); });
 }
 
 // --- Virtual memory ----------------------------------------------------------------------------------------------

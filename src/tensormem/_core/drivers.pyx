@@ -13,6 +13,7 @@ from tensormem._core.construction cimport only_the_core_makes
 from tensormem._core.failures cimport check
 from tensormem._core.native cimport (
     AccessFlags,
+    Advice,
     CopyShape,
     DeviceInfo,
     Granularity,
@@ -33,6 +34,7 @@ from tensormem._core.streams cimport stream_id
 from tensormem import errors
 
 _ACCESS = {"none": 0, "read": 1, "read_write": 3}
+_ADVICE = {"read_mostly": 1, "preferred_location": 3, "accessed_by": 5}
 _NO_PLACEMENT = 0xFFFFFFFFFFFFFFFF
 
 
@@ -125,6 +127,55 @@ cdef class Driver:
     def unpin(self, address, nbytes):
         """Let go of memory locked by `pin`."""
         check(self.native.unpin(address_of(address), size_of(nbytes)))
+
+    # --- Managed memory ---
+
+    def advise(self, address, nbytes, advice, device=None, *, bint unset=False):
+        """Say how managed memory will be used: "read_mostly", "preferred_location" or "accessed_by" a device (-1: the
+        host). `unset` takes it back. The bytes are the same whatever is said."""
+        if advice not in _ADVICE:
+            raise errors.InvalidArgument(f"advice is one of {', '.join(_ADVICE)}, not {advice!r:.40}")
+        cdef uint64_t start = address_of(address)
+        cdef uint64_t size = size_of(nbytes)
+        cdef Advice said = <Advice><int>(_ADVICE[advice] + (1 if unset else 0))
+        cdef int32_t where = self._device(device)
+        cdef Status status
+        with nogil:
+            status = self.native.advise(start, size, said, where)
+        check(move(status))
+
+    def prefetch(self, address, nbytes, device=None, stream=None):
+        """Start moving managed memory to a device (-1: the host), on a stream."""
+        cdef uint64_t start = address_of(address)
+        cdef uint64_t size = size_of(nbytes)
+        cdef int32_t where = self._device(device)
+        cdef StreamId queue = stream_id(stream, self.native)
+        cdef Status status
+        with nogil:
+            status = self.native.prefetch(start, size, where, queue)
+        check(move(status))
+
+    # --- Memory of others ---
+
+    def import_external(self, int32_t fd, nbytes, device=None):
+        """The address at which a device reaches `nbytes` of memory behind a descriptor, such as a DMA-BUF. The driver
+        gets a duplicate of it; `release_external` gives the memory back."""
+        cdef uint64_t address = 0
+        cdef uint64_t size = size_of(nbytes)
+        cdef int32_t where = self._device(device)
+        cdef Status status
+        with nogil:
+            status = self.native.external_import(where, fd, size, &address)
+        check(move(status))
+        return address
+
+    def release_external(self, address):
+        """Let go of memory that `import_external` gave; no work may use it any more."""
+        cdef uint64_t start = address_of(address)
+        cdef Status status
+        with nogil:
+            status = self.native.external_release(start)
+        check(move(status))
 
     # --- Raw virtual memory ---
 

@@ -51,6 +51,7 @@ cdef class GpuPlatform:
             "events": held.events,
             "reservations": held.reservations,
             "physicals": held.physicals,
+            "externals": held.externals,
         }
 
     def close(self):

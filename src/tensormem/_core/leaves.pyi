@@ -1,7 +1,7 @@
 from collections.abc import Callable
 
 from tensormem._core.drivers import Driver
-from tensormem._core.resources import DeviceMemoryResource
+from tensormem._core.resources import DeviceBlock, DeviceMemoryResource
 from tensormem._core.streams import Stream
 from tensormem.spaces import LogicalMemorySpace
 
@@ -24,6 +24,7 @@ class GpuMemoryResource(DeviceMemoryResource):
 
 class ManagedMemoryResource(DeviceMemoryResource):
     def __init__(self, device: _Device = 0) -> None: ...
+    def advise(self, block: DeviceBlock, advice: str, device: int | None = None, *, unset: bool = False) -> None: ...
 
 class GpuAsyncMemoryResource(DeviceMemoryResource):
     def __init__(self, device: _Device = 0) -> None: ...

@@ -21,7 +21,7 @@ from tensormem._core.native cimport (
     Status,
     StreamId,
 )
-from tensormem._core.resources cimport DeviceMemoryResource
+from tensormem._core.resources cimport DeviceBlock, DeviceMemoryResource
 from tensormem._core.sizes cimport address_of, alignment_of, size_of
 from tensormem._core.streams cimport borrow_stream
 
@@ -128,7 +128,9 @@ cdef class ManagedMemoryResource(DeviceMemoryResource):
     >>> from tensormem.testing import simulated_gpu
     >>> with simulated_gpu(memory="64MiB"):
     ...     mr = tm.mr.ManagedMemoryResource("cuda:0")
-    ...     mr.deallocate(mr.allocate("1MiB"))
+    ...     block = mr.allocate("1MiB")
+    ...     mr.advise(block, "preferred_location", -1)
+    ...     mr.deallocate(block)
     """
 
     def __init__(self, device=0):
@@ -146,6 +148,13 @@ cdef class ManagedMemoryResource(DeviceMemoryResource):
     def is_managed(self):
         """Whether the memory moves between host and GPU by itself."""
         return True
+
+    def advise(self, DeviceBlock block not None, advice, device=None, *, bint unset=False):
+        """Say how a block will be used: "read_mostly", "preferred_location" or "accessed_by" a device (-1: the host; the
+        resource's own unless told). `unset` takes it back. The bytes are the same whatever is said."""
+        if block.mr is not self:
+            raise errors.InvalidArgument("the block is not one of this resource")
+        self.driver.advise(block.ptr, block.nbytes, advice, device, unset=unset)
 
 
 cdef class GpuAsyncMemoryResource(DeviceMemoryResource):

@@ -43,6 +43,13 @@ cdef extern from "driver/types.hpp" namespace "tensormem" nogil:
         none
         read
         read_write
+    cdef enum class Advice(uint8_t):
+        read_mostly
+        unset_read_mostly
+        preferred_location
+        unset_preferred_location
+        accessed_by
+        unset_accessed_by
     cdef cppclass DeviceInfo:
         char name[96]
         uint64_t total_bytes
@@ -111,6 +118,10 @@ cdef extern from "driver/driver.hpp" namespace "tensormem" nogil:
         Status pin(uint64_t address, uint64_t nbytes)
         Status unpin(uint64_t address, uint64_t nbytes)
         Status prefetch(uint64_t address, uint64_t nbytes, int32_t device, StreamId stream)
+        Status advise(uint64_t address, uint64_t nbytes, Advice advice, int32_t device)
+        Status external_import(int32_t device, int32_t fd, uint64_t nbytes, uint64_t* address)
+        Status external_release(uint64_t address)
+        cbool stream_is_inline(StreamId stream)
         Status granularity(int32_t device, Granularity* granularity)
         Status reserve(uint64_t size, uint64_t alignment, uint64_t* address)
         Status release(uint64_t address, uint64_t size)

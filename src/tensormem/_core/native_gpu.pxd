@@ -17,6 +17,7 @@ cdef extern from "driver/gpu/open.hpp" namespace "tensormem" nogil:
         uint64_t events
         uint64_t reservations
         uint64_t physicals
+        uint64_t externals
     cdef cppclass GpuPlatform:
         GpuApi& api()
         int32_t device_count()

@@ -112,7 +112,7 @@ cdef extern from "tensor/copy_plan.hpp" namespace "tensormem" nogil:
         CopyShape shape
     Status plan_copy(int32_t ndim, const int64_t* shape, uint64_t item_bytes, const StridedPlace& to,
                      const StridedPlace& source, CopyPlan* plan)
-    cbool as_box(const CopyPlan& plan, CopyBox* box, int32_t* outer)
+    cbool as_box(CopyPlan& plan, CopyBox* box, int32_t* outer)
 
 
 cdef extern from "tensor/host_copy.hpp" namespace "tensormem" nogil:

@@ -11,6 +11,7 @@ from tensormem._core.drivers cimport Driver
 from tensormem._core.failures cimport check
 from tensormem._core.native cimport Driver as NativeDriver
 from tensormem._core.native cimport Access, Status, StreamId
+from tensormem._core.native_gpu cimport share_streams
 from tensormem._core.native_tensor cimport CopyBox, CopyPlan, StridedPlace, as_box, plan_copy, run_on_host
 from tensormem._core.native_trace cimport report_copy
 from tensormem._core.resources cimport DeviceBlock
@@ -265,9 +266,23 @@ cdef extern from *:
 
 def stream_on(Driver driver not None, stream):
     """The stream of `driver` behind what a caller gave: ours, or anything with `__cuda_stream__`; None is the default."""
-    if type(stream) is Stream and (<Stream>stream).driver is driver:
-        return stream
+    cdef Driver its
+    if type(stream) is Stream:
+        its = (<Stream>stream).driver
+        # Devices of one vendor take one another's streams; the default stream is each device's own.
+        if its is driver or (its is not None and (<Stream>stream)._id != 0 and shares_streams(its, driver)):
+            return stream
     return borrow_stream(driver, stream_id(stream, driver.native))
+
+
+def borrowed(Stream stream not None):
+    """The same stream by another object, which does not own it."""
+    return borrow_stream(stream.driver, stream._id)
+
+
+def shares_streams(Driver one not None, Driver other not None):
+    """Whether streams of one driver can wait for events of the other."""
+    return one.native == other.native or share_streams(one.native[0], other.native[0])
 
 
 def copy_on_host(Tensor to not None, Tensor source not None, Driver driver not None, stream=None):
@@ -281,7 +296,7 @@ def copy_on_host(Tensor to not None, Tensor source not None, Driver driver not N
     nbytes = plan.nbytes()
     if nbytes == 0:
         return 0
-    if queue != 0:
+    if not driver.native.stream_is_inline(queue):
         queued = new CopyPlan(plan)
         with nogil:
             status = driver.native.launch_host(tm_run_and_drop, queued, queue)

@@ -13,7 +13,16 @@ from tensormem.mr import current
 from tensormem.spaces import main
 from tensormem.tensor import hooks
 from tensormem.tensor.descriptors import from_fd
-from tensormem.tensor.making import from_buffer, from_file, from_numpy, from_pointer, full, wrap, zeros
+from tensormem.tensor.making import (
+    from_buffer,
+    from_external_fd,
+    from_file,
+    from_numpy,
+    from_pointer,
+    full,
+    wrap,
+    zeros,
+)
 
 __all__ = [
     "Tensor",
@@ -21,6 +30,7 @@ __all__ = [
     "empty",
     "from_buffer",
     "from_dlpack",
+    "from_external_fd",
     "from_fd",
     "from_file",
     "from_numpy",

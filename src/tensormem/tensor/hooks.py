@@ -8,7 +8,18 @@ from __future__ import annotations
 from typing import Any
 
 from tensormem import errors
-from tensormem._core import DeviceMemoryResource, Storage, StreamLike, Tensor, copy_on_host, empty, storage_from
+from tensormem._core import (
+    DeviceMemoryResource,
+    Storage,
+    StreamLike,
+    Tensor,
+    TransferReport,
+    copy_on_host,
+    empty,
+    shares_streams,
+    storage_from,
+    stream_on,
+)
 from tensormem.copy import clone, copy_into, to
 from tensormem.drivers import host
 from tensormem.memories.choice import allocate_for
@@ -185,8 +196,30 @@ def order_after(tensor: Tensor, stream: object) -> None:
     rocm = storage.device[0] in (10, 11)
     if stream is not None and (stream < -1 or (stream in (1, 2) if rocm else stream == 0)):
         raise errors.StreamMisuse(0, what=f"DLPack has no stream {stream} for device type {storage.device[0]}")
-    if not storage.ready:
+    if not storage.ready and not _make_wait(storage, 0 if stream is None else stream):
         storage.wait()
+
+
+class _Handle:
+    """A vendor's handle of a stream, in the words of a protocol that is taken wherever a stream is."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._handle
+
+
+def _make_wait(storage: Storage, handle: int) -> bool:
+    """Let a stream of the storage's own driver wait for what writes it; False where only the CPU can."""
+    report = storage.transfer
+    end = report.end if isinstance(report, TransferReport) else None
+    if end is None or storage.driver is None or storage.driver.name == "host":
+        return False
+    if not shares_streams(end.driver, storage.driver):
+        return False
+    stream_on(storage.driver, _Handle(handle)).wait(end)
+    return True
 
 
 def empty_on_device(shape: tuple[int, ...], dtype: object, device: tuple[int, int]) -> Tensor:

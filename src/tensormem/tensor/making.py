@@ -12,11 +12,12 @@ from tensormem import errors
 from tensormem._core import Storage, Tensor, empty, from_dlpack, take_buffer, tensor_over
 from tensormem.dtypes import DType
 from tensormem.dtypes import dtype as find_dtype
+from tensormem.memories.external import import_external
 from tensormem.memories.mapped_file import map_file
 from tensormem.spaces import LogicalMemorySpace, main
 from tensormem.tensor.places import describe_place
 
-__all__ = ["from_buffer", "from_file", "from_numpy", "from_pointer", "full", "wrap", "zeros"]
+__all__ = ["from_buffer", "from_external_fd", "from_file", "from_numpy", "from_pointer", "full", "wrap", "zeros"]
 
 Shape = SupportsIndex | tuple[SupportsIndex, ...] | list[SupportsIndex]
 
@@ -87,6 +88,34 @@ def from_file(
     [256, 770, 1284, 1798]
     """
     return _over_storage(map_file(path, mode), find_dtype(dtype), shape, offset)
+
+
+def from_external_fd(
+    fd: int,
+    dtype: object = "uint8",
+    shape: Shape | None = None,
+    *,
+    space: LogicalMemorySpace | str = "gpu:0",
+    nbytes: SupportsIndex | str | None = None,
+    offset: int = 0,
+) -> Tensor:
+    """A tensor in a GPU's space over the memory behind a descriptor, such as a DMA-BUF, without a copy.
+
+    From `offset` bytes on; without `nbytes`, all the memory there is. The descriptor stays the caller's, who keeps the
+    CPU's accesses and the GPU's apart.
+
+    >>> import os
+    >>> import tensormem as tm
+    >>> from tensormem.testing import simulated_gpu
+    >>> fd = os.memfd_create("frame")
+    >>> _ = os.pwrite(fd, bytes(range(8)) + bytes(4088), 0)
+    >>> with simulated_gpu(memory="64MiB"):
+    ...     with tm.from_external_fd(fd, "uint16", 4) as frame:
+    ...         print(frame.space, frame.to("main").tolist())
+    gpu:0 [256, 770, 1284, 1798]
+    >>> os.close(fd)
+    """
+    return _over_storage(import_external(fd, space, nbytes=nbytes), find_dtype(dtype), shape, offset)
 
 
 def from_pointer(

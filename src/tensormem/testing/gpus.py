@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tensormem import errors, units
+from tensormem import copy, errors, units
 from tensormem._core import Driver, GpuPlatform, Stream, open_gpu
 from tensormem.drivers import registry, simulator
 from tensormem.mr import current
@@ -27,7 +27,10 @@ _MEMORY = (
     "reservations",
     "mappings",
     "physicals",
+    "external_memories",
+    "external_buffers",
 )
+_DELAYS = {"call": "tensormem_simgpu_delay", "stream": "tensormem_simgpu_delay_work"}
 _switch = threading.Lock()
 _on: dict[str, "SimulatedGpu"] = {}
 
@@ -50,7 +53,7 @@ class SimulatedGpu:
         """What was left behind, by kind; known when the simulation has ended."""
         self._native = ctypes.CDLL(path)
         self._native.tensormem_simgpu_calls.restype = ctypes.c_uint64
-        for name in ("tensormem_simgpu_log", "tensormem_simgpu_report"):
+        for name in ("tensormem_simgpu_log", "tensormem_simgpu_report", "tensormem_simgpu_advice"):
             getattr(self._native, name).restype = ctypes.c_size_t
         self._open(config)
         try:
@@ -80,9 +83,14 @@ class SimulatedGpu:
         """Whether the planned failure has happened."""
         return bool(self._native.tensormem_simgpu_has_fired())
 
-    def delay(self, function: str, seconds: float) -> None:
-        """Let every call of `function` take so long from now on; 0 ends it."""
-        self._native.tensormem_simgpu_delay(function.encode(), ctypes.c_uint64(int(seconds * 1e9)))
+    def delay(self, function: str, seconds: float, *, on: str = "call") -> None:
+        """Let every call of `function` take so long from now on; 0 ends it. With `on="stream"` the call returns at
+        once, and the work that it queued takes the time on its stream, as work on a GPU does."""
+        if on not in _DELAYS:
+            raise errors.InvalidArgument(f"a delay is on the call or on the stream, not on {on!r:.40}")
+        if not seconds >= 0:
+            raise errors.InvalidArgument(f"a delay is a number of seconds from 0, not {seconds!r}")
+        getattr(self._native, _DELAYS[on])(function.encode(), ctypes.c_uint64(int(seconds * 1e9)))
 
     def clear_plan(self) -> None:
         """Forget the planned failure and all delays."""
@@ -122,6 +130,10 @@ class SimulatedGpu:
         """The kinds of memory that are out at this moment, and how much of each; empty when nothing is."""
         return {name: count for name, count in self.report().items() if count and name in _MEMORY}
 
+    def advice(self, address: int) -> list[str]:
+        """What the driver was told about the managed memory at an address, and has not been told to forget."""
+        return self._text("advice", ctypes.c_uint64(address)).split()
+
     # --- On and off ---
 
     def close(self) -> None:
@@ -135,12 +147,12 @@ class SimulatedGpu:
         if self._native.tensormem_simgpu_open(config.encode(), why, ctypes.c_size_t(256)) != 0:
             raise errors.InvalidArgument(why.value.decode(errors="replace"))
 
-    def _text(self, what: str) -> str:
+    def _text(self, what: str, *arguments: ctypes.c_uint64) -> str:
         function = getattr(self._native, f"tensormem_simgpu_{what}")
-        size = function(None, ctypes.c_size_t(0))
+        size = function(*arguments, None, ctypes.c_size_t(0))
         while True:
             buffer = ctypes.create_string_buffer(size)
-            needed = function(buffer, ctypes.c_size_t(size))
+            needed = function(*arguments, buffer, ctypes.c_size_t(size))
             if needed <= size:
                 return buffer.value.decode()
             size = needed
@@ -158,14 +170,14 @@ def simulated_gpu(
     *,
     vendor: str = "cuda",
     strict: bool = True,
-    **options: int | str,
+    **options: int | str | Sequence[str],
 ) -> Iterator[SimulatedGpu]:
     """Simulate `devices` GPUs with so much `memory` each (or a size for each one) while the body runs.
 
     Inside, `tensormem.drivers` finds them as it would find real ones. (Other clients of the driver find them in
     a process with the variables of `simulated_environment`.) `strict` raises at the end if the order of work on streams
     was broken.
-    Further options: version=12020, peer=0, pools=0, virtual=0, managed=0, without="cuMemCreate+cuMemMap".
+    Further options: version=12020, peer=0, pools=0, virtual=0, managed=0, without=["cuMemCreate", "cuMemMap"].
 
     >>> import tensormem as tm
     >>> from tensormem.testing import simulated_gpu
@@ -182,7 +194,7 @@ def simulated_gpu(
 
 
 def simulated_environment(
-    devices: int = 2, memory: int | str = "1GiB", *, vendor: str = "cuda", **options: int | str
+    devices: int = 2, memory: int | str = "1GiB", *, vendor: str = "cuda", **options: int | str | Sequence[str]
 ) -> dict[str, str]:
     """Variables for a new process: in it, tensormem and every client of `vendor`'s driver find a simulated GPU.
 
@@ -198,9 +210,13 @@ def simulated_environment(
     }
 
 
-def _config(sizes: Sequence[int | str], options: Mapping[str, int | str]) -> str:
+def _config(sizes: Sequence[int | str], options: Mapping[str, int | str | Sequence[str]]) -> str:
     text = "+".join(str(units.parse_size(size)) for size in sizes)
-    return ",".join([f"memory={text}", *(f"{name}={value}" for name, value in options.items())])
+    return ",".join([f"memory={text}", *(f"{name}={_words(value)}" for name, value in options.items())])
+
+
+def _words(value: int | str | Sequence[str]) -> int | str:
+    return value if isinstance(value, int | str) else "+".join(value)
 
 
 @contextmanager
@@ -214,6 +230,7 @@ def _switched_on(vendor: str, config: str) -> Iterator[SimulatedGpu]:
         yield gpu
     finally:
         registry.use_platform(vendor, before)
+        copy.finish(vendor)
         current.forget_driver(vendor)
         gc.collect()
         gpu.close()

@@ -1,0 +1,104 @@
+"""Owns: the routes of copies: by the CPU, by a driver's boxes, in pieces, packed, or through the host.
+
+Everything is queued on the stream that it is given, and nothing is waited for. Must not know: how a route is chosen.
+"""
+
+from __future__ import annotations
+
+from tensormem._core import Event, Stream, Tensor, copy_by_driver, copy_on_host, empty, reinterpret
+from tensormem.copy.in_flight import come_after, stream_beside
+from tensormem.mr.current import get_pinned_resource
+
+__all__ = ["run"]
+
+_HOST = -1  # what a driver of GPUs calls memory of the host
+_CHUNK = 4 << 20
+
+
+def run(to: Tensor, source: Tensor, work: Stream, route: str, kept: list[object]) -> bool:
+    """Queue the copy on `work`; whether a host function reads or writes pageable memory when its turn comes."""
+    if route == "cpu":
+        copy_on_host(to, source, work.driver, work)
+        return False
+    if route == "staged" and to.is_contiguous and source.is_contiguous:
+        _run_staged(to, source, work, kept)
+        return True
+    if route == "staged" and _run_packed(to, source, work, kept):
+        return True
+    if _by_driver(to, source, work) >= 0:
+        return False
+    _run_through_host(to, source, work, kept)
+    return to.storage.host_accessible or source.storage.host_accessible
+
+
+def _by_driver(to: Tensor, source: Tensor, work: Stream) -> int:
+    return copy_by_driver(to, source, work.driver, work, to_device=_device(to), source_device=_device(source))
+
+
+def _device(tensor: Tensor) -> int:
+    return _HOST if tensor.storage.host_accessible else tensor.space.device_id
+
+
+def _run_staged(to: Tensor, source: Tensor, work: Stream, kept: list[object]) -> None:
+    """Two pieces of pinned memory in turn: while the driver copies one, a host function on a stream beside copies the
+    other. All of it is queued at once; the streams wait for one another, and nobody else does."""
+    left, right = reinterpret(to, "uint8"), reinterpret(source, "uint8")
+    pieces = [_pinned(min(_CHUNK, to.nbytes), "uint8", work, kept) for _ in range(2)]
+    side = stream_beside(work)
+    upload = source.storage.host_accessible
+    first, second = (side, work) if upload else (work, side)
+    come_after(side, work)
+    emptied: list[Event | None] = [None, None]
+    for turn, start in enumerate(range(0, to.nbytes, _CHUNK)):
+        end = min(start + _CHUNK, to.nbytes)
+        piece, before = pieces[turn % 2][: end - start], emptied[turn % 2]
+        if before is not None:
+            first.wait(before)
+        _move(piece, right[start:end], first, by_host=upload)
+        come_after(second, first)
+        _move(left[start:end], piece, second, by_host=not upload)
+        emptied[turn % 2] = second.record()
+    come_after(work, side)
+
+
+def _move(to: Tensor, source: Tensor, stream: Stream, *, by_host: bool) -> None:
+    if by_host:
+        copy_on_host(to, source, stream.driver, stream)
+    else:
+        _by_driver(to, source, stream)
+
+
+def _run_packed(to: Tensor, source: Tensor, work: Stream, kept: list[object]) -> bool:
+    """The driver gathers into pinned memory, and a host function has the rest; False where no boxes will do."""
+    packed = _pinned(to.shape, to.dtype, work, kept)
+    if _by_driver(packed, source, work) < 0:
+        return False
+    copy_on_host(to, packed, work.driver, work)
+    return True
+
+
+def _run_through_host(to: Tensor, source: Tensor, work: Stream, kept: list[object]) -> None:
+    """No boxes describe this pair of layouts: a host function rearranges images of both in pinned memory."""
+    left, right = _image(to, work, kept), _image(source, work, kept)
+    copy_on_host(left, right, work.driver, work)
+    if left is not to:
+        _by_driver(_bytes_of(to), _bytes_of(left), work)
+
+
+def _image(tensor: Tensor, work: Stream, kept: list[object]) -> Tensor:
+    if tensor.storage.host_accessible:
+        return tensor
+    whole = _bytes_of(tensor)
+    image = _pinned(whole.nbytes, "uint8", work, kept)
+    _by_driver(image, whole, work)
+    return Tensor(image.storage, tensor.dtype, tensor.shape, strides=tensor.strides, offset=tensor.offset)
+
+
+def _pinned(shape: tuple[int, ...] | int, dtype: object, work: Stream, kept: list[object]) -> Tensor:
+    made = empty(shape, dtype, mr=get_pinned_resource(work.driver))
+    kept.append(made.storage)
+    return made
+
+
+def _bytes_of(tensor: Tensor) -> Tensor:
+    return Tensor(tensor.storage, "uint8", (tensor.storage.nbytes,))

@@ -1,0 +1,72 @@
+"""Owns: storages over memory that another device or API made and handed over by descriptor, in the space of a GPU.
+
+A camera's DMA-BUF is the case it is for: the GPU reads the frame where it lies. Must not know: tensors, who made it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import SupportsIndex
+
+from tensormem import drivers, errors, units
+from tensormem._core import Driver, Storage
+from tensormem.memories.kinds import TensorMemory
+from tensormem.memories.mem import vendor_of
+from tensormem.spaces import LogicalMemorySpace, SpaceKind
+
+__all__ = ["import_external"]
+
+
+class _ExternalMemory:
+    """What one import holds of a driver."""
+
+    def __init__(self, driver: Driver, address: int) -> None:
+        self._driver = driver
+        self._address = address
+
+    def release(self) -> None:
+        self._driver.release_external(self._address)
+
+
+def import_external(
+    fd: int, space: LogicalMemorySpace | str = "gpu:0", *, nbytes: SupportsIndex | str | None = None
+) -> Storage:
+    """The memory behind a descriptor as a storage in a GPU's space. Without `nbytes`, all of it.
+
+    The descriptor stays the caller's. The CPU goes on seeing the same bytes through it.
+    """
+    wanted = LogicalMemorySpace.parse(space)
+    if wanted.kind is not SpaceKind.GPU:
+        raise errors.InvalidArgument(f"external memory is imported into the space of a GPU, not into {wanted}")
+    size = _size_of(fd) if nbytes is None else units.parse_size(nbytes)
+    try:
+        driver = drivers.gpu(wanted)
+    except errors.DriverUnavailable as refused:
+        raise errors.MemoryUnavailable(str(wanted), str(refused)) from None
+    address = driver.import_external(fd, size)
+    device_type, device_id = wanted.to_dlpack(vendor_of(driver))
+    return Storage(
+        address,
+        size,
+        owner=_ExternalMemory(driver, address),
+        space=wanted,
+        memory=TensorMemory.DMA if _is_dma_buf(fd) else TensorMemory.SHM,
+        device=(int(device_type), device_id),
+        driver=driver,
+        host_accessible=False,
+        reason="memory of others, imported by descriptor",
+    )
+
+
+def _size_of(fd: int) -> int:
+    try:
+        size = os.fstat(fd).st_size
+    except (OSError, OverflowError):
+        raise errors.InvalidArgument(f"{fd!r} is no open file descriptor") from None
+    if size <= 0:
+        raise errors.InvalidSize(0, what="the descriptor does not tell how much memory is behind it; give nbytes")
+    return size
+
+
+def _is_dma_buf(fd: int) -> bool:
+    return os.readlink(f"/proc/self/fd/{fd}").startswith("/dmabuf:")
