@@ -117,6 +117,13 @@ def test_drivers_that_know_no_dma_bufs_get_an_opaque_descriptor(fd: int) -> None
             assert calls[-1].endswith("-> 0")
 
 
+def test_memory_that_outlives_its_driver_is_let_go_in_silence(fd: int) -> None:
+    with simulated_gpu(1, "64MiB") as gpu:
+        frame = tm.from_external_fd(fd)
+    assert gpu.leaks == {"external_memories": 1, "external_buffers": 1}
+    frame.close()
+
+
 def test_memory_dropped_by_a_host_function_is_given_back_later(gpu: SimulatedGpu, fd: int) -> None:
     held = [tm.from_external_fd(fd)]
     with tm.Stream(gpu.drivers[0]) as stream:

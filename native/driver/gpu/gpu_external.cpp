@@ -58,7 +58,6 @@ Status GpuDriver::external_import(std::int32_t device, std::int32_t fd, std::uin
 }
 
 Status GpuDriver::external_release(std::uint64_t address) {
-  if (platform_.is_lost()) return platform_.check_usable();
   gpu::ExternalRef gone;
   {
     const std::lock_guard lock(platform_.mutex);
@@ -68,7 +67,8 @@ Status GpuDriver::external_release(std::uint64_t address) {
     gone = found->second;
     platform_.externals.erase(found);
   }
-  platform_.release_external(gone);
+  // A driver that is closed, or the parent's, took the memory with it.
+  if (!platform_.is_lost()) platform_.release_external(gone);
   return {};
 }
 
