@@ -48,7 +48,7 @@ void Component::try_greedy(std::int64_t goal, PlanWatch& watch) {
       greedy_.place(order, fit, &placement);
       ++watch.progress.steps;
       keep(placement);
-      if (best_.height <= goal || watch.is_over()) return;
+      if (best_.height <= std::max(goal, bound_) || watch.is_over()) return;
     }
   }
 }

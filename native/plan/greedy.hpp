@@ -2,8 +2,6 @@
 // of orders, each with the lowest and with the tightest gap. Must not know: time limits, exactness.
 #pragma once
 
-#include <functional>
-
 #include "plan/cliques.hpp"
 #include "plan/occupancy.hpp"
 #include "plan/plan_item.hpp"

@@ -18,7 +18,6 @@ class Occupancy {
   // The lowest gap of `size` over the moments first to last.
   std::int64_t first_fit(std::int32_t first, std::int32_t last, std::int64_t size);
   // The smallest gap that is large enough, the lowest among equals; what is above everything counts as the largest.
-  // Gaps that would end above `ceiling` are taken only if there is no other.
   std::int64_t best_fit(std::int32_t first, std::int32_t last, std::int64_t size);
   void take(std::int32_t first, std::int32_t last, std::int64_t offset, std::int64_t size);
 

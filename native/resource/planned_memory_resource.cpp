@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/align.hpp"
-#include "base/blocking.hpp"
 
 namespace tensormem {
 

@@ -19,6 +19,7 @@ __all__ = ["replay_svg"]
 
 _WIDTH, _HEIGHT = 960, 420
 _LEFT, _RIGHT, _TOP, _BOTTOM = 90, 20, 24, 60
+_COLUMNS, _ROW = 2, 16  # of the legend
 # Told apart also by those who do not tell red from green.
 _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 
@@ -36,14 +37,17 @@ def replay_svg(reports: Sequence[ReplayReport], capacity: int | None = None) -> 
     if capacity is not None and capacity <= 2 * top:
         top = max(top, capacity)
     plot = _Plot(events, top * 1.04)
-    parts = [_grid(plot), *(_live(plot, report) for report in reports[:1])]
+    # All replayed the same trace; who came furthest tells most of it.
+    furthest = max(reports, key=lambda report: report.events_done, default=None)
+    parts = [_grid(plot), "" if furthest is None else _live(plot, furthest)]
     if capacity is not None and capacity <= plot.top:
         parts.append(_capacity(plot, capacity))
     for number, report in enumerate(reports):
         parts.append(_line(plot, report, number))
+    height = _HEIGHT + _ROW * max(0, (len(reports) - 1) // _COLUMNS - 1)
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" '
-        f'font-size="12"><rect width="{_WIDTH}" height="{_HEIGHT}" fill="#ffffff"/>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" font-family="sans-serif" '
+        f'font-size="12"><rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>'
     )
     return "\n".join([head, *parts, "</svg>\n"])
 
@@ -95,7 +99,7 @@ def _capacity(plot: _Plot, capacity: int) -> str:
 def _line(plot: _Plot, report: ReplayReport, number: int) -> str:
     color = _COLORS[number % len(_COLORS)]
     points = " ".join(f"{plot.x(sample.event)},{plot.y(sample.reserved_bytes)}" for sample in report.samples)
-    x, y = _LEFT + number % 4 * 210, _HEIGHT - 24 + number // 4 * 16
+    x, y = _LEFT + number % _COLUMNS * 430, _HEIGHT - 24 + number // _COLUMNS * _ROW
     verdict = "" if report.fits else " (does not fit)"
     label = escape(f"{report.stack}{verdict}")
     end = ""
