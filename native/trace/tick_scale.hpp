@@ -1,9 +1,12 @@
 // Owns: how ticks of the trace clock become nanoseconds: along straight lines between points at which both clocks were
-// read, one after the other, so no time is spent on calibrating and a drift cannot add up. The lines meet, and a tick
-// has the same time whether it is asked for now or one point later: events never change places. Must not know: events.
+// read, one after the other, so no time is spent on calibrating and a drift cannot add up. The lines meet, and all
+// points are kept: a tick has the same time whenever it is asked for, so events never change places, however long a
+// thread was held up between stamping and reporting. Must not know: events.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "trace/clock.hpp"
 
@@ -11,29 +14,29 @@ namespace tensormem {
 
 class TickScale {
  public:
-  void start() noexcept {
+  void start() {
     start_ns_ = 0;
     const Point now = read();
     start_ns_ = now.ns;
-    oldest_ = middle_ = newest_ = {now.ticks, 0};
-    rate_before_ = rate_ = 0.0;
+    points_.assign(1, {now.ticks, 0});
+    advance();
   }
   // From here on `to_ns` is right for ticks up to now.
-  void advance() noexcept {
-    const Point now = read();
-    if (now.ticks <= newest_.ticks || now.ns <= newest_.ns) return;
-    oldest_ = middle_;
-    middle_ = newest_;
-    newest_ = now;
-    rate_before_ = rate_;
-    rate_ = static_cast<double>(newest_.ns - middle_.ns) / static_cast<double>(newest_.ticks - middle_.ticks);
-    if (rate_before_ == 0.0) rate_before_ = rate_;
+  void advance() {
+    Point now = read();
+    while (now.ticks <= points_.back().ticks || now.ns <= points_.back().ns) now = read();
+    points_.push_back(now);
   }
   std::uint64_t to_ns(std::uint64_t ticks) const noexcept {
-    // A thread that was held up between stamping and reporting is read with the line of its own time.
-    return ticks < middle_.ticks ? along(oldest_, rate_before_, ticks) : along(middle_, rate_, ticks);
+    // Nearly always the last line; ticks from before the first point follow the first line.
+    auto end = points_.end() - 1;
+    if (ticks < (end - 1)->ticks) {
+      end = std::upper_bound(points_.begin() + 1, end, ticks,
+                             [](std::uint64_t tick, const Point& point) { return tick < point.ticks; });
+    }
+    return along(*(end - 1), *end, ticks);
   }
-  std::uint64_t now_ns() const noexcept { return newest_.ns; }
+  std::uint64_t now_ns() const noexcept { return points_.empty() ? 0 : points_.back().ns; }
   // On the system's monotonic clock.
   std::uint64_t start_ns() const noexcept { return start_ns_; }
 
@@ -60,18 +63,15 @@ class TickScale {
     }
     return best;
   }
-  static std::uint64_t along(const Point& from, double rate, std::uint64_t ticks) noexcept {
+  static std::uint64_t along(const Point& from, const Point& to, std::uint64_t ticks) noexcept {
+    const double rate = static_cast<double>(to.ns - from.ns) / static_cast<double>(to.ticks - from.ticks);
     const double past = static_cast<double>(static_cast<std::int64_t>(ticks - from.ticks)) * rate;
     const auto ns = static_cast<std::int64_t>(from.ns) + static_cast<std::int64_t>(past);
     return ns < 0 ? 0 : static_cast<std::uint64_t>(ns);
   }
 
   std::uint64_t start_ns_ = 0;
-  Point oldest_;
-  Point middle_;
-  Point newest_;
-  double rate_before_ = 0.0;  // from the oldest point to the middle one
-  double rate_ = 0.0;         // from there to the newest
+  std::vector<Point> points_;  // at least two from the start on; one more with every flush
 };
 
 }  // namespace tensormem
