@@ -3,6 +3,7 @@ with errors. It never takes the process down, and never waits for ever."""
 
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -66,6 +67,7 @@ def test_an_unmade_object_never_crashes() -> None:
     "cls", [core.PhysicalAllocation, core.VirtualAddressRange, core.Mapping, core.Driver, core.PoolBlock]
 )
 def test_what_only_the_core_makes_says_where_it_comes_from(cls: Any) -> None:
-    for make in (lambda: cls(), lambda: cls.__new__(cls), lambda: type("Mine", (cls,), {})()):
+    makers: list[Callable[[], object]] = [cls, lambda: cls.__new__(cls), lambda: type("Mine", (cls,), {})()]
+    for make in makers:
         with pytest.raises(TypeError, match=r"come from|comes from|not an acceptable base type"):
             make()
