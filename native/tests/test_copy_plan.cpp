@@ -135,10 +135,17 @@ TM_TEST("a destination that writes bytes twice is refused") {
 TM_TEST("rows apart by pitches are one box, and a transposition is none") {
   CopyBox box;
   std::int32_t outer = -1;
-  TM_CHECK(as_box(plan_of({5, 8}, 4, {64, 4}, {32, 4}), &box, &outer));
+  CopyPlan rows = plan_of({5, 8}, 4, {64, 4}, {32, 4});
+  TM_CHECK(as_box(rows, &box, &outer));
   TM_CHECK(outer == 0 && box.shape.width == 32 && box.shape.height == 5 && box.shape.depth == 1);
   TM_CHECK(box.to.row_pitch == 64 && box.from.row_pitch == 32);
-  TM_CHECK(as_box(plan_of({3, 5, 8}, 4, {1024, 64, 4}, {512, 48, 4}), &box, &outer));
+  CopyPlan planes = plan_of({3, 5, 8}, 4, {1024, 64, 4}, {512, 48, 4});
+  TM_CHECK(as_box(planes, &box, &outer));
   TM_CHECK(outer == 0 && box.shape.depth == 3 && box.to.plane_pitch == 1024 && box.from.plane_pitch == 512);
-  TM_CHECK(!as_box(plan_of({5, 8}, 4, {32, 4}, {4, -20}), &box, &outer));
+  // A column is a box too: elements one below the other, for every step the other way.
+  CopyPlan columns = plan_of({5, 8}, 4, {32, 4}, {4, -20});
+  TM_CHECK(as_box(columns, &box, &outer));
+  TM_CHECK(outer == 1 && box.shape.width == 4 && box.shape.height == 5 && box.to.row_pitch == 32);
+  CopyPlan backwards = plan_of({5, 8}, 4, {32, 4}, {-4, -20});
+  TM_CHECK(!as_box(backwards, &box, &outer));
 }
