@@ -19,9 +19,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
+#include <new>
 #include <thread>
 
 #include "base/align.hpp"
+#include "base/fork_guard.hpp"
 #include "driver/host/os_consult.hpp"
 
 // Newer than the headers of some systems that the library is built on; the running kernel decides.
@@ -359,8 +361,25 @@ std::uint64_t monotonic_nanoseconds() noexcept {
 
 unsigned processor_count() noexcept { return std::max(1U, std::thread::hardware_concurrency()); }
 
+// As one of the guarded locks, so that a fork takes it in its place: after those that are held while the driver is
+// called, before those that the driver takes itself. Handlers of their own would run before all or behind all of them,
+// depending on who came first, and wait for somebody who waits for them.
 int register_fork_handlers(void (*prepare)(), void (*parent)(), void (*child)()) noexcept {
-  return pthread_atfork(prepare, parent, child);
+  struct Handlers {
+    void (*prepare)();
+    void (*parent)();
+    void (*child)();
+    pid_t process = 0;
+    void lock() {
+      process = ::getpid();
+      prepare();
+    }
+    void unlock() { ::getpid() == process ? parent() : child(); }
+  };
+  // Never destroyed: a process may fork while it exits.
+  auto* const handlers = new (std::nothrow) Handlers{prepare, parent, child};
+  if (handlers == nullptr || new (std::nothrow) ForkGuard(*handlers) == nullptr) return ENOMEM;
+  return 0;
 }
 
 }  // namespace tensormem::host::os
