@@ -59,7 +59,7 @@ class Machine(System):
         trouble = self.libraries.get(library, f"{library}: cannot open shared object file: No such file or directory")
         if trouble:
             raise OSError(trouble)
-        return ctypes.CDLL(None)
+        return ctypes.CDLL("libm.so.6")  # some library; not the process, which may have loaded others by now
 
     def drivers(self) -> list[ProbeResult]:
         if self.core:

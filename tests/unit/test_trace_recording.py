@@ -55,10 +55,15 @@ def test_every_layer_reports_and_the_outermost_is_what_the_program_asked_for(tmp
         names = {trace.names.reporters[e.resource].name: e.depth for e in trace.events() if e.kind == "allocate"}
         assert names == {"LimitingResourceAdaptor": 0, "PoolMemoryResource": 1, "HostMemoryResource": 2}
         assert [life.nbytes for life in trace.blocks()] == [1000]
-        below = {r.name: trace.names.reporters.get(r.below) for r in trace.names.reporters.values()}
-        limiting, pool = below["LimitingResourceAdaptor"], below["PoolMemoryResource"]
-        assert limiting is not None and limiting.name == "PoolMemoryResource"
-        assert pool is not None and pool.name == "HostMemoryResource" and pool.space == "main"
+        reporters = trace.names.reporters  # those of other tests may be among them
+        limiting = next(reporters[e.resource] for e in trace.events() if e.kind == "allocate" and e.depth == 0)
+        pool = reporters[limiting.below]
+        leaf_reporter = reporters[pool.below]
+        assert (pool.name, leaf_reporter.name, leaf_reporter.space) == (
+            "PoolMemoryResource",
+            "HostMemoryResource",
+            "main",
+        )
 
 
 def test_a_pool_that_grows_while_it_is_made_does_not_count_as_the_program(tmp_path: Path) -> None:
