@@ -67,5 +67,12 @@ QUESTION = Question(
     metrics=[NANOSECONDS],
     measure=measure,
     ours="numpy.from_dlpack(tensormem)",
+    pairs=[
+        ("numpy.from_dlpack(tensormem)", "numpy.from_dlpack(numpy)"),
+        ("torch.from_dlpack(tensormem)", "torch.from_dlpack(numpy)"),
+        ("tensormem.from_dlpack(numpy)", "tvm_ffi.from_dlpack(numpy)"),
+        ("tensormem.empty, from a pool", "numpy.empty, from a pool"),
+        ("C exchange of tensormem", "C exchange of torch"),
+    ],
     packages=("tensormem", "numpy", "torch", "apache-tvm-ffi"),
 )

@@ -74,5 +74,9 @@ QUESTION = Question(
     metrics=[NANOSECONDS],
     measure=measure,
     ours="tensormem, create and close",
+    pairs=[
+        ("tensormem, create and close", "multiprocessing, create, close and unlink"),
+        ("tensormem, share, attach and close", "multiprocessing, attach and close"),
+    ],
     packages=("tensormem", "numpy"),
 )

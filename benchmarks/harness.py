@@ -57,6 +57,7 @@ class Question:
     metrics: Sequence[Metric]
     measure: Callable[[Callable[[str], None]], list[Row]]  # given a function that says what is being done
     ours: str = "tensormem"
+    pairs: Sequence[tuple[str, str]] = ()  # where rows are different work: which of ours stands against which peer
     packages: Sequence[str] = ()  # whose versions are noted beside the figures
 
 

@@ -51,9 +51,16 @@ def table(question: Question, metric: Metric, rows: Sequence[Row]) -> str:
     for peer in peers:
         name = f"**{peer}**" if peer == question.ours else peer
         lines.append(f"| {name} | {' | '.join(number(cells.get((peer, case))) for case in cases)} |")
-    ratios = [_ratio(cells, peers, question.ours, case) for case in cases]
-    lines.append(f"| {question.ours} / best peer | {' | '.join(ratios)} |")
+    for ours, others, text in _comparisons(question, peers):
+        ratios = [_ratio(cells, others, ours, case) for case in cases]
+        lines.append(f"| {text} | {' | '.join(ratios)} |")
     return "\n".join(lines)
+
+
+def _comparisons(question: Question, peers: list[str]) -> list[tuple[str, list[str], str]]:
+    if question.pairs:
+        return [(ours, [peer], f"{ours} / {peer}") for ours, peer in question.pairs]
+    return [(question.ours, peers, f"{question.ours} / best peer")]
 
 
 def _ratio(cells: dict[tuple[str, int | None], float], peers: list[str], ours: str, case: int | None) -> str:
