@@ -70,3 +70,12 @@ def test_every_module_can_be_imported_first() -> None:
     assert len(names) > 10
     assert "tensormem.errors" in names
     check_python(IMPORT_EACH_FIRST.format(names=names), "-W", "error")
+
+
+def test_storages_can_be_had_without_tensors_having_been_imported() -> None:
+    check_python(
+        """
+        from tensormem.memories import allocate
+        assert allocate(64).nbytes == 64
+        """
+    )

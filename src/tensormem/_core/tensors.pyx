@@ -1104,6 +1104,8 @@ cdef Storage _from_resource(object resource, uint64_t nbytes, object stream, obj
         block._owned = True
     # Where a resource's memory is never changes, and resources' ids are never given twice.
     if mr.native.id() != _known_resource:
+        if _above is None:  # storages are asked for by somebody who has no tensors yet
+            import tensormem.tensor
         _known_space, _known_memory, (_known_type, _known_device), _known_host = _above.place_of(mr)
         _known_resource = mr.native.id()
     return new_storage(block.raw.address, nbytes, block, _known_space, _known_memory, mr.driver, _known_type,
