@@ -1,9 +1,11 @@
 // Owns: ranges that were given back on one stream and may be used again on it at once, found by size.
 // Ranges are named by (chunk, node); the pool keeps their places, this keeps their order: by size, and within a size
 // the oldest first. Each remembers when it came, so that what came before a marker can be told from what came after.
+// The latest of each of a few sizes is parked: kept whole, for the next of its size, at no cost of joining and cutting.
 // Must not know: offsets, addresses, locks.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <unordered_map>
@@ -36,7 +38,37 @@ class PendingRanges {
     bytes_ += range.size;
   }
 
-  // Takes a range out again, if it is here.
+  // Parks a range; true when another had to leave for it, which is then `*evicted`.
+  bool park(const PendingRange& range, PendingRange* evicted) {
+    PendingRange& place = parked_[place_of(range.size)];
+    *evicted = std::exchange(place, range);
+    parked_bytes_ += range.size - evicted->size;
+    return evicted->size != 0;
+  }
+
+  // Takes out the parked range of exactly `size`, if there is one that `fits` accepts.
+  template <typename Fits>
+  bool take_parked(std::uint64_t size, Fits fits, PendingRange* range) {
+    PendingRange& place = parked_[place_of(size)];
+    if (place.size != size || !fits(place)) return false;
+    *range = place;
+    leave(place);
+    return true;
+  }
+
+  // Takes out every parked range.
+  template <typename Visit>
+  void unpark(Visit visit) {
+    for (PendingRange& place : parked_) {
+      if (place.size == 0) continue;
+      const PendingRange range = place;
+      leave(place);
+      visit(range);
+    }
+  }
+  bool has_parked() const { return parked_bytes_ != 0; }
+
+  // Takes a range out again, if it is here and not parked.
   bool remove(RangeName name, PendingRange* range) {
     const auto found = by_name_.find(name.key());
     if (found == by_name_.end()) return false;
@@ -61,6 +93,12 @@ class PendingRanges {
   // Takes out every range that came no later than `until`.
   template <typename Visit>
   void take_until(std::uint64_t until, Visit visit) {
+    for (PendingRange& place : parked_) {
+      if (place.size == 0 || place.since > until) continue;
+      const PendingRange range = place;
+      leave(place);
+      visit(range);
+    }
     for (auto it = by_size_.begin(); it != by_size_.end();) {
       const auto here = it++;
       if (here->second.since > until) continue;
@@ -72,11 +110,13 @@ class PendingRanges {
 
   template <typename Visit>
   void for_each(Visit visit) const {
+    for (const PendingRange& place : parked_)
+      if (place.size != 0) visit(place);
     for (const auto& [size, range] : by_size_) visit(range);
   }
 
-  bool empty() const { return by_size_.empty(); }
-  std::uint64_t bytes() const { return bytes_; }
+  bool empty() const { return by_size_.empty() && !has_parked(); }
+  std::uint64_t bytes() const { return bytes_ + parked_bytes_; }
 
   const StreamId stream;
   EventRef marker;  // behind everything that came up to `marked`
@@ -85,6 +125,15 @@ class PendingRanges {
  private:
   using BySize = std::multimap<std::uint64_t, PendingRange>;
   static constexpr int kTries = 16;
+  static constexpr std::size_t kPlaces = 16;
+
+  // Spreads sizes, whose low bits are mostly zero (Fibonacci hashing).
+  static std::size_t place_of(std::uint64_t size) { return (size * 0x9E3779B97F4A7C15ULL) >> 60; }
+  static_assert(kPlaces == 1U << (64 - 60));
+  void leave(PendingRange& place) {
+    parked_bytes_ -= place.size;
+    place.size = 0;
+  }
 
   void forget(BySize::iterator place) {
     bytes_ -= place->second.size;
@@ -95,6 +144,8 @@ class PendingRanges {
   BySize by_size_;
   std::unordered_map<std::uint64_t, BySize::iterator> by_name_;
   std::uint64_t bytes_ = 0;
+  std::array<PendingRange, kPlaces> parked_{};  // empty where the size is 0
+  std::uint64_t parked_bytes_ = 0;
 };
 
 }  // namespace tensormem

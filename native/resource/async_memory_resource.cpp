@@ -97,9 +97,11 @@ Status AsyncMemoryResource::take_out(const Block& block, StreamId stream, BlockE
   TM_TRY(find_live(block, &found));
   TM_TRY(conflicts(*found, stream, Access::write, others));
   *entry = *found;
-  const auto raised = bases_.find(block.address);
-  *base = raised == bases_.end() ? block.address : raised->second;
-  if (raised != bases_.end()) bases_.erase(raised);
+  *base = block.address;
+  if (const auto raised = bases_.find(block.address); raised != bases_.end()) {
+    *base = raised->second;
+    bases_.erase(raised);
+  }
   table_.erase(block.address);
   stats_.on_free(entry->nbytes);
   return {};

@@ -2,6 +2,7 @@
 // pool_growth.cpp.
 #include "resource/pool_memory_resource.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <mutex>
 
@@ -162,7 +163,15 @@ bool PoolMemoryResource::take_pending(PendingRanges& ranges, const AllocRequest&
     return is_aligned(chunks_[range.name.chunk]->address_of(range.name.node), request.alignment);
   };
   PendingRange found;
-  if (!ranges.take(need, fits, &found)) return false;
+  if (ranges.take_parked(need, fits, &found)) {
+    hand_out(request, found.name, block);
+    return true;
+  }
+  if (!ranges.take(need, fits, &found)) {
+    if (!ranges.has_parked()) return false;
+    ranges.unpark([&](const PendingRange& parked) { join_pending(ranges, parked); });
+    if (!ranges.take(need, fits, &found)) return false;
+  }
   if (found.size > need) {
     PendingRange rest = found;
     if (!chunks_[found.name.chunk]->space.split(found.name.node, need, &rest.name.node).ok()) {
@@ -227,16 +236,24 @@ void PoolMemoryResource::add_pending(RangeName name, StreamId stream) {
   PendingRanges& ranges = pending_.try_emplace(stream, stream).first->second;
   OffsetAllocator& space = chunks_[name.chunk]->space;
   space.set_user(name.node, 0);
-  PendingRange range{name, space.size(name.node), ++deallocations_};
+  PendingRange evicted;
+  if (ranges.park({name, space.size(name.node), ++deallocations_}, &evicted)) join_pending(ranges, evicted);
+}
+
+// It becomes one with its neighbours, unless they are parked.
+void PoolMemoryResource::join_pending(PendingRanges& ranges, PendingRange range) {
+  OffsetAllocator& space = chunks_[range.name.chunk]->space;
   PendingRange neighbour;
-  if (ranges.remove(RangeName{name.chunk, space.live_after(name.node)}, &neighbour)) {
-    space.merge(name.node);
+  if (ranges.remove({range.name.chunk, space.live_after(range.name.node)}, &neighbour)) {
+    space.merge(range.name.node);
     range.size += neighbour.size;
+    range.since = std::max(range.since, neighbour.since);
   }
-  if (ranges.remove(RangeName{name.chunk, space.live_before(name.node)}, &neighbour)) {
-    range.name = neighbour.name;
+  if (ranges.remove({range.name.chunk, space.live_before(range.name.node)}, &neighbour)) {
     space.merge(neighbour.name.node);
+    range.name = neighbour.name;
     range.size += neighbour.size;
+    range.since = std::max(range.since, neighbour.since);
   }
   ranges.add(range);
 }

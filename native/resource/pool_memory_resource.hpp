@@ -109,6 +109,7 @@ class PoolMemoryResource final : public Resource {
   void free_range(RangeName name);
   void free_parked();
   void add_pending(RangeName name, StreamId stream);
+  void join_pending(PendingRanges& ranges, PendingRange range);
   bool has_surplus(std::uint32_t chunk) const;
   // Null when nobody but `stream` has anything to do with the block.
   Status uses_of(const Block& block, StreamId stream, BlockUses** uses);

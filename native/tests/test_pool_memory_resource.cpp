@@ -119,6 +119,25 @@ TM_TEST("pending neighbours of one stream coalesce, and are cut again") {
   TM_CHECK(pool->usage().largest_free == 4 * kMiB && pool->is_valid());
 }
 
+TM_TEST(
+    "a stream gets the range of the size it gave back last, and neighbours of other sizes join when more is asked") {
+  auto pool = make_pool(fixed(3 * kMiB));
+  GatedStream busy;
+  const Block small = allocate(*pool, kMiB, busy.id());
+  const Block large = allocate(*pool, 2 * kMiB, busy.id());
+  for (const Block* block : {&small, &large}) TM_CHECK(deallocate(*pool, *block, busy.id()).ok());
+  TM_CHECK(pool->usage().pending_bytes == 3 * kMiB && pool->is_valid());
+  const Block again = allocate(*pool, kMiB, busy.id());
+  TM_CHECK(again.address == small.address && pool->usage().pending_bytes == 2 * kMiB);
+  TM_CHECK(deallocate(*pool, again, busy.id()).ok());
+  const Block whole = allocate(*pool, 3 * kMiB, busy.id());
+  TM_CHECK(whole.address == small.address && pool->usage().pending_bytes == 0);
+  TM_CHECK(deallocate(*pool, whole, busy.id()).ok());
+  busy.pass();
+  TM_CHECK(pool->reap_pending().ok());
+  TM_CHECK(pool->usage().largest_free == 3 * kMiB && pool->is_valid());
+}
+
 TM_TEST("a full pool takes another stream's pending range, behind an event of that stream") {
   auto pool = make_pool(fixed(kMiB));
   GatedStream first;

@@ -4,16 +4,21 @@
 #include <cstdio>
 #include <thread>
 
+#include "trace/clock.hpp"
+
 namespace simgpu {
 
 namespace {
 
 thread_local std::uint64_t t_work_nanoseconds = 0;
-thread_local std::uint64_t t_began = 0;
 
-std::uint64_t now() {
-  const auto time = std::chrono::steady_clock::now().time_since_epoch();
-  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(time).count());
+// The processor's counter where it can be trusted: the clock should cost its clients little.
+std::uint64_t ticks() {
+#if defined(__x86_64__)
+  static const bool has_counter = tensormem::counter_is_invariant();
+  if (has_counter) return __rdtsc();
+#endif
+  return tensormem::monotonic_ns();
 }
 
 std::uint64_t planned_for(const std::map<std::string, std::uint64_t>& delays, const char* function) {
@@ -39,8 +44,18 @@ CallBook& call_book() {
   return *book;
 }
 
-Result CallBook::begin(const char* function, std::initializer_list<std::uint64_t> arguments, std::uint64_t* ticket) {
-  t_began = now();
+CallBook::CallBook() : first_ticks_(ticks()), first_ns_(tensormem::monotonic_ns()) {}
+
+std::uint64_t CallBook::nanoseconds() const {
+  const auto passed = static_cast<double>(tensormem::monotonic_ns() - first_ns_);
+  const std::uint64_t ticked = ticks() - first_ticks_;
+  if (ticked == 0) return 0;
+  return static_cast<std::uint64_t>(static_cast<double>(inside_.load(std::memory_order_relaxed)) *
+                                    (passed / static_cast<double>(ticked)));
+}
+
+Result CallBook::begin(const char* function, std::initializer_list<std::uint64_t> arguments, Ticket* ticket) {
+  ticket->began = ticks();
   std::uint64_t nanoseconds = 0;
   Result planned = kSuccess;
   {
@@ -48,7 +63,7 @@ Result CallBook::begin(const char* function, std::initializer_list<std::uint64_t
     Entry entry;
     entry.function = function;
     for (const std::uint64_t argument : arguments) entry.arguments[entry.count++] = argument;
-    *ticket = next_++;
+    ticket->number = next_++;
     entries_.push_back(entry);
     if (entries_.size() > kKept) entries_.pop_front();
     if (const auto known = counts_.find(function); known != counts_.end()) {
@@ -68,14 +83,14 @@ Result CallBook::begin(const char* function, std::initializer_list<std::uint64_t
   return planned;
 }
 
-void CallBook::end(std::uint64_t ticket, Result result) {
+void CallBook::end(const Ticket& ticket, Result result) {
   t_work_nanoseconds = 0;
   {
     const std::lock_guard lock(mutex_);
-    const std::uint64_t age = next_ - ticket;
+    const std::uint64_t age = next_ - ticket.number;
     if (age <= entries_.size()) entries_[entries_.size() - age].result = result;
   }
-  inside_.fetch_add(now() - t_began, std::memory_order_relaxed);
+  inside_.fetch_add(ticks() - ticket.began, std::memory_order_relaxed);
 }
 
 void CallBook::fail(const std::string& function, std::uint64_t nth, Result result) {

@@ -18,9 +18,15 @@ namespace simgpu {
 
 class CallBook {
  public:
+  struct Ticket {
+    std::uint64_t number = 0;
+    std::uint64_t began = 0;
+  };
+
+  CallBook();
   // Notes the call; the answer the plan wants it to give, or success to go ahead. Sleeps when the plan says so.
-  Result begin(const char* function, std::initializer_list<std::uint64_t> arguments, std::uint64_t* ticket);
-  void end(std::uint64_t ticket, Result result);
+  Result begin(const char* function, std::initializer_list<std::uint64_t> arguments, Ticket* ticket);
+  void end(const Ticket& ticket, Result result);
 
   // Fail the `nth` call from now on (1 is the next) of `function` ("*": of any) with `result`, once.
   void fail(const std::string& function, std::uint64_t nth, Result result);
@@ -35,7 +41,7 @@ class CallBook {
 
   std::uint64_t count(const std::string& function) const;
   // How long all calls took so far, of all threads together: what a client's own time is not.
-  std::uint64_t nanoseconds() const { return inside_.load(std::memory_order_relaxed); }
+  std::uint64_t nanoseconds() const;
   // The latest calls, one line each: number, function, arguments, answer.
   std::string text() const;
   void forget();
@@ -54,7 +60,9 @@ class CallBook {
     Result result = kSuccess;
   };
 
-  std::atomic<std::uint64_t> inside_{0};
+  const std::uint64_t first_ticks_;
+  const std::uint64_t first_ns_;
+  std::atomic<std::uint64_t> inside_{0};  // ticks
   mutable std::mutex mutex_;
   std::uint64_t next_ = 1;
   std::deque<Entry> entries_;

@@ -32,18 +32,15 @@ simgpu::Result give_pool(const char* function, PoolHandle* pool, DeviceNumber or
 
 simgpu::Result allocate(const char* function, DevicePointer* address, std::size_t nbytes, PoolHandle handle,
                         StreamHandle stream_handle) {
-  return serve_in_context(function, {nbytes, number(handle), number(stream_handle)},
-                          [&](Machine& machine, Device& current) {
-                            const std::lock_guard lock(machine.mutex);
-                            Stream* stream = nullptr;
-                            if (address == nullptr || nbytes == 0) return simgpu::kInvalidValue;
-                            if (!machine.config.pools) return kNotSupported;
-                            SIM_TRY(find_stream(machine, current, stream_handle, &stream));
-                            Pool* pool = stream->device->current_pool;
-                            if (pool == nullptr) pool = &machine.pools.default_of(*stream->device);
-                            if (handle != nullptr) SIM_TRY(machine.pools.find(handle, &pool));
-                            return machine.pools.allocate(*pool, nbytes, *stream, address);
-                          });
+  const auto body = [&](Machine& machine, Stream& stream) {
+    if (address == nullptr || nbytes == 0) return simgpu::kInvalidValue;
+    if (!machine.config.pools) return kNotSupported;
+    Pool* pool = stream.device->current_pool;
+    if (pool == nullptr) pool = &machine.pools.default_of(*stream.device);
+    if (handle != nullptr) SIM_TRY(machine.pools.find(handle, &pool));
+    return machine.pools.allocate(*pool, nbytes, stream, address);
+  };
+  return serve_on_stream(function, {nbytes, number(handle), number(stream_handle)}, stream_handle, body);
 }
 
 // Attributes up to the internal dependencies are ints, the others 64-bit numbers.
@@ -83,12 +80,8 @@ Result cuMemAllocFromPoolAsync(DevicePointer* address, std::size_t nbytes, PoolH
 }
 
 Result cuMemFreeAsync(DevicePointer address, StreamHandle handle) {
-  return serve_in_context("cuMemFreeAsync", {address, number(handle)}, [&](Machine& machine, Device& current) {
-    const std::lock_guard lock(machine.mutex);
-    Stream* stream = nullptr;
-    SIM_TRY(find_stream(machine, current, handle, &stream));
-    return machine.pools.deallocate(address, *stream);
-  });
+  return serve_on_stream("cuMemFreeAsync", {address, number(handle)}, handle,
+                         [&](Machine& machine, Stream& stream) { return machine.pools.deallocate(address, stream); });
 }
 
 Result cuDeviceGetDefaultMemPool(PoolHandle* pool, DeviceNumber device) {

@@ -26,6 +26,8 @@ Result find_stream(Machine& machine, Device& current, void* handle, Stream** str
 bool is_initialized();
 void set_initialized();
 
+inline std::uint64_t number(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
+
 template <typename Body>
 Result guarded(bool needs_init, Body body) {
   if (is_in_callback()) return kNotPermitted;
@@ -38,7 +40,7 @@ Result guarded(bool needs_init, Body body) {
 
 template <typename Body>
 Result serve_any(const char* function, std::initializer_list<std::uint64_t> arguments, bool needs_init, Body body) {
-  std::uint64_t ticket = 0;
+  CallBook::Ticket ticket;
   Result result = call_book().begin(function, arguments, &ticket);
   try {
     if (result == kSuccess) result = guarded(needs_init, body);
@@ -71,6 +73,26 @@ Result serve_in_context(const char* function, std::initializer_list<std::uint64_
   });
 }
 
-inline std::uint64_t number(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
+// A function of the stream-ordered allocator: the default streams are those of the current context; any other stream
+// brings its own, and none need be current. The body has the machine's lock.
+template <typename Body>
+Result serve_on_stream(const char* function, std::initializer_list<std::uint64_t> arguments, void* handle, Body body) {
+  if (number(handle) <= tensormem::cuda::kPerThreadStream) {
+    return serve_in_context(function, arguments, [&](Machine& machine, Device& current) {
+      const std::lock_guard lock(machine.mutex);
+      Stream* stream = nullptr;
+      SIM_TRY(find_stream(machine, current, handle, &stream));
+      return body(machine, *stream);
+    });
+  }
+  return serve(function, arguments, [&](Machine& machine) {
+    const std::lock_guard lock(machine.mutex);
+    Stream* stream = nullptr;
+    SIM_TRY(machine.streams.find(handle, &stream));
+    if (stream->device->retained == 0) return kContextIsDestroyed;
+    if (stream->device->broken != kSuccess) return stream->device->broken;
+    return body(machine, *stream);
+  });
+}
 
 }  // namespace simgpu::cuda

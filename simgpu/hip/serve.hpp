@@ -39,7 +39,7 @@ inline bool is_missing(const char* function) {
 // A function about the machine as a whole.
 template <typename Body>
 int serve(const char* function, std::initializer_list<std::uint64_t> arguments, Body body) {
-  std::uint64_t ticket = 0;
+  CallBook::Ticket ticket;
   Result result = call_book().begin(function, arguments, &ticket);
   try {
     if (result == kSuccess) result = is_missing(function) ? kNotSupported : guarded(body);

@@ -109,6 +109,19 @@ def run(*parts: str, vendor: str = "cuda") -> None:
         ),
         pytest.param(
             """
+            stream = ask(cuda.cuStreamCreate(cuda.CUstream_flags.CU_STREAM_NON_BLOCKING))
+            ask(cuda.cuCtxPopCurrent())
+            pointer = ask(cuda.cuMemAllocAsync(1 << 20, stream))
+            assert cuda.cuMemAllocAsync(1 << 20, 0)[0] == cuda.CUresult.CUDA_ERROR_INVALID_CONTEXT
+            assert cuda.cuMemFreeAsync(pointer, 0)[0] == cuda.CUresult.CUDA_ERROR_INVALID_CONTEXT
+            ask(cuda.cuMemFreeAsync(pointer, stream))
+            ask(cuda.cuCtxPushCurrent(context))
+            ask(cuda.cuStreamDestroy(stream))
+            """,
+            id="stream-ordered memory with no current context",
+        ),
+        pytest.param(
+            """
             properties = cuda.CUmemAllocationProp()
             properties.type = cuda.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
             properties.location.type = cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE

@@ -86,6 +86,8 @@ class CudaApi final : public gpu::GpuApi {
   // Makes `call` in the context of `device`.
   template <typename Call>
   Status in_context(std::int32_t device, const char* function, Call call);
+  template <typename Call>
+  Status on_stream(gpu::StreamRef stream, const char* function, Call call);
 
   const FunctionTable f_;
   const std::int32_t count_;

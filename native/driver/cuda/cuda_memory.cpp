@@ -65,13 +65,13 @@ Status CudaApi::allocate_async(std::int32_t device, std::uint64_t nbytes, gpu::S
   PoolHandle pool = nullptr;
   if (f_.cuMemAllocFromPoolAsync == nullptr) return missing("cuMemAllocFromPoolAsync");
   TM_TRY(default_pool(device, &pool));
-  return in_context(stream.device, "cuMemAllocFromPoolAsync",
-                    [&] { return f_.cuMemAllocFromPoolAsync(address, nbytes, pool, stream.handle); });
+  return on_stream(stream, "cuMemAllocFromPoolAsync",
+                   [&] { return f_.cuMemAllocFromPoolAsync(address, nbytes, pool, stream.handle); });
 }
 
 Status CudaApi::deallocate_async(std::uint64_t address, gpu::StreamRef stream) {
   if (f_.cuMemFreeAsync == nullptr) return missing("cuMemFreeAsync");
-  return in_context(stream.device, "cuMemFreeAsync", [&] { return f_.cuMemFreeAsync(address, stream.handle); });
+  return on_stream(stream, "cuMemFreeAsync", [&] { return f_.cuMemFreeAsync(address, stream.handle); });
 }
 
 Status CudaApi::trim_async(std::int32_t device, std::uint64_t keep_bytes) {

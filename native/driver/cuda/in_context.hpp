@@ -1,4 +1,4 @@
-// Owns: making one call in one device's context, for the files that implement CudaApi.
+// Owns: making one call in one device's context, or on one stream, for the files that implement CudaApi.
 // Must not know: which call.
 #pragma once
 
@@ -27,6 +27,14 @@ Status CudaApi::in_context(std::int32_t device, const char* function, Call call)
   // The caller's context comes back whatever the call said; a refusal to pop is tried once more.
   if (f_.cuCtxPopCurrent(&current) != kSuccess) (void)f_.cuCtxPopCurrent(&current);
   return answer(result, function);
+}
+
+// For the stream-ordered allocator, which takes the context of the stream it is given and wants a current one for the
+// default streams alone.
+template <typename Call>
+Status CudaApi::on_stream(gpu::StreamRef stream, const char* function, Call call) {
+  if (reinterpret_cast<std::uintptr_t>(stream.handle) > kPerThreadStream) return answer(call(), function);
+  return in_context(stream.device, function, call);
 }
 
 }  // namespace tensormem::cuda
