@@ -2,9 +2,18 @@
 
 #include <pthread.h>
 
+#include <atomic>
 #include <mutex>
 
 namespace tensormem {
+
+namespace {
+
+std::atomic<std::uint64_t> g_forks{0};
+
+}  // namespace
+
+std::uint64_t fork_count() noexcept { return g_forks.load(std::memory_order_relaxed); }
 
 struct ForkGuards {
   std::mutex mutex;
@@ -25,6 +34,7 @@ struct ForkGuards {
     ForkGuards& guards = instance();
     guards.mutex.lock();
     for (ForkGuard* each = guards.youngest; each != nullptr; each = each->older_) each->acquire_(each->lock_);
+    g_forks.fetch_add(1, std::memory_order_relaxed);
   }
   // The same in the parent and in the child: the thread that forked holds all of them in both.
   static void after() {

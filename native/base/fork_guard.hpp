@@ -4,7 +4,12 @@
 // know: what a lock guards.
 #pragma once
 
+#include <cstdint>
+
 namespace tensormem {
+
+// How many forks lie behind this process: those it made, and those that made it, since the first lock registered.
+std::uint64_t fork_count() noexcept;
 
 // Declare one right behind the lock it is for, in the same object.
 class ForkGuard {

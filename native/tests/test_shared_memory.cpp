@@ -1,6 +1,7 @@
 // Shared memory: what is attached is what was created, nobody can shrink or write what they must not, nothing leaks.
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -10,6 +11,7 @@
 
 #include "driver/host/fault_plan.hpp"
 #include "driver/host/shared_memory.hpp"
+#include "driver/host/spare_file.hpp"
 #include "tests/check.hpp"
 
 namespace tensormem {
@@ -18,6 +20,7 @@ namespace {
 std::byte* bytes(std::uint64_t address) { return reinterpret_cast<std::byte*>(address); }
 
 int open_descriptors() {
+  host::drop_spare_file();
   int found = 0;
   for (int fd = 0; fd < 256; ++fd) found += fcntl(fd, F_GETFD) >= 0;
   return found;
@@ -49,8 +52,8 @@ TM_TEST("what is attached is the same memory, and every descriptor says so") {
 TM_TEST("it cannot be made shorter or longer, and takes no more seals once it is shared") {
   SharedMemory memory;
   TM_CHECK(memory.create(4096, {}).ok());
-  TM_CHECK(ftruncate(memory.fd(), 0) != 0 && ftruncate(memory.fd(), 8192) != 0);
   const int fd = share(memory, false);
+  TM_CHECK(ftruncate(memory.fd(), 0) != 0 && ftruncate(memory.fd(), 8192) != 0);
   TM_CHECK(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) != 0);
   close(fd);
 }
@@ -114,6 +117,88 @@ TM_TEST("threads that ask first for the mapping to read get one and the same") {
     for (std::thread& thread : threads) thread.join();
     TM_CHECK(seen.load() != memory.address());
   }
+}
+
+TM_TEST("what nobody else saw becomes the next memory of its size, empty") {
+  host::drop_spare_file();
+  SharedMemory first;
+  TM_CHECK(first.create(10'000, {}).ok());
+  const int fd = first.fd();
+  const std::uint64_t address = first.address();
+  std::memset(bytes(address), 7, 10'000);
+  first.release();
+  TM_CHECK(!first.is_open() && first.is_valid());
+  SharedMemory other;
+  TM_CHECK(other.create(20'000, {}).ok() && other.address() != address);
+  SharedMemory next;
+  TM_CHECK(next.create(9'000, {}).ok() && next.fd() == fd && next.address() == address && next.nbytes() == 9'000);
+  for (std::uint64_t i = 0; i < next.nbytes(); ++i) TM_CHECK(bytes(address)[i] == std::byte{0});
+}
+
+TM_TEST("what was shared, identified, named or sealed against writers is never another memory") {
+  const auto is_kept = [](const SharedMemoryOptions& options, auto use) {
+    host::drop_spare_file();
+    SharedMemory memory;
+    TM_CHECK(memory.create(4096, options).ok());
+    use(memory);
+    memory.release();
+    host::SpareFile spare;
+    if (!host::take_spare_file(4096, &spare)) return false;
+    munmap(bytes(spare.address), 4096);
+    close(spare.fd);
+    return true;
+  };
+  const auto leave = [](SharedMemory&) {};
+  TM_CHECK(is_kept({}, leave));
+  TM_CHECK(!is_kept({.name = "mine"}, leave) && !is_kept({.readers_only = true}, leave));
+  TM_CHECK(!is_kept({}, [](SharedMemory& memory) { close(share(memory, false)); }));
+  TM_CHECK(!is_kept({}, [](SharedMemory& memory) {
+    std::uint64_t file[2];
+    TM_CHECK(memory.identify(&file[0], &file[1]).ok());
+  }));
+}
+
+TM_TEST("memory that a child got by a fork stays as it is when the parent lets go") {
+  host::drop_spare_file();
+  SharedMemory memory;
+  SharedMemory spare;
+  TM_CHECK(memory.create(4096, {}).ok() && spare.create(8192, {}).ok());
+  bytes(memory.address())[0] = std::byte{9};
+  spare.release();
+  int ends[2];
+  TM_CHECK(pipe(ends) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    char go = 0;
+    SharedMemory own;
+    const bool fine = read(ends[0], &go, 1) == 1 && bytes(memory.address())[0] == std::byte{9} &&
+                      own.create(8192, {}).ok() && bytes(own.address())[0] == std::byte{0};
+    _exit(fine ? 0 : 1);
+  }
+  memory.release();
+  SharedMemory next;  // not the spare, which the child has too
+  TM_CHECK(next.create(8192, {}).ok());
+  std::memset(bytes(next.address()), 5, 8192);
+  TM_CHECK(write(ends[1], "x", 1) == 1);
+  int status = -1;
+  TM_CHECK(waitpid(child, &status, 0) == child && status == 0);
+  close(ends[0]);
+  close(ends[1]);
+}
+
+TM_TEST("threads that make and let go at once never have the same memory") {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([i] {
+      for (int round = 0; round < 500; ++round) {
+        SharedMemory memory;
+        TM_CHECK(memory.create(4096, {}).ok() && bytes(memory.address())[0] == std::byte{0});
+        bytes(memory.address())[0] = static_cast<std::byte>(i + 1);
+        TM_CHECK(bytes(memory.address())[0] == static_cast<std::byte>(i + 1));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 TM_TEST("whichever system call fails, nothing is left open or mapped") {

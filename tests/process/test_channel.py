@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import tensormem as tm
+from support.holdings import open_descriptors
 from support.ring_peers import answer_tensors, forked
 from tensormem import errors
 
@@ -72,14 +73,14 @@ def test_a_peer_that_is_killed_is_gone_and_what_it_sent_stays() -> None:
 
 def test_a_thousand_tensors_leave_no_descriptor_behind() -> None:
     here, there = tm.Channel.pair()
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     for number in range(1000):
         tensor = tm.empty(4096, "uint8", memory="shm")
         here.send(tensor, readonly=number % 2 == 0)
         with there.receive(timeout=100) as seen:
             assert seen.aliases(tensor)
         tensor.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
     here.close()
     there.close()
 

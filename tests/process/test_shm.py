@@ -16,6 +16,7 @@ import pytest
 
 import tensormem as tm
 from support import shared_tensors
+from support.holdings import open_descriptors
 from support.neighbours import TIME_LIMIT, received
 from tensormem.memories import allocate
 
@@ -93,12 +94,12 @@ def test_a_queue_carries_descriptors_and_leaves_none(tensor: tm.Tensor) -> None:
     for _ in range(2):  # the first one starts the thread that hands out descriptors
         queue.put(tensor)
         queue.get().close()
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     for _ in range(200):
         queue.put(tensor)
         with queue.get() as back:
             assert back.aliases(tensor)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
 
 
 def test_a_plain_pickle_copies_the_bytes(tensor: tm.Tensor) -> None:

@@ -20,12 +20,19 @@ _COUNTED = (
 )
 
 
+def open_descriptors() -> int:
+    """How many descriptors are open, once garbage is gone and the file that shared memory keeps for the next one."""
+    gc.collect()
+    _core.drop_spare_shared_memory()
+    return len(os.listdir("/proc/self/fd"))
+
+
 def held() -> dict[str, int]:
     """What the host driver holds at this moment, and the open file descriptors."""
-    gc.collect()
+    descriptors = open_descriptors()
     facts = dict(_core.host_facts())
     counted = {name: int(str(facts[name])) for name in _COUNTED}
-    return {**counted, "descriptors": len(os.listdir("/proc/self/fd"))}
+    return {**counted, "descriptors": descriptors}
 
 
 def _open_what_stays_open() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import tensormem as tm
 from support.bracketed import Bracketed
+from support.holdings import open_descriptors
 from tensormem import _core
 
 THREADS = 8
@@ -41,7 +42,7 @@ def first_addresses() -> set[int]:
 
 
 def test_threads_share_and_attach_and_the_identity_holds() -> None:
-    before, descriptors = _core.live_identities(), len(os.listdir("/proc/self/fd"))
+    before, descriptors = _core.live_identities(), open_descriptors()
     tensor = tm.zeros(THREADS, "int64", memory="shm")
 
     def churn(number: int) -> None:
@@ -56,7 +57,7 @@ def test_threads_share_and_attach_and_the_identity_holds() -> None:
     run(churn)
     assert tensor.tolist() == [200] * THREADS
     tensor.close()
-    assert (_core.live_identities(), len(os.listdir("/proc/self/fd"))) == (before, descriptors)
+    assert (_core.live_identities(), open_descriptors()) == (before, descriptors)
 
 
 def test_unplanned_accesses_of_many_threads_are_begun_and_ended_in_turn() -> None:

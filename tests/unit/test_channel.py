@@ -2,7 +2,6 @@
 
 import array
 import errno
-import gc
 import os
 import pickle
 import random
@@ -18,13 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tensormem as tm
+from support.holdings import open_descriptors
 from tensormem import errors
 from tensormem._core import MAX_MESSAGE_BYTES, describe_tensor, parse_message
-
-
-def open_descriptors() -> int:
-    gc.collect()
-    return len(os.listdir("/proc/self/fd"))
 
 
 @pytest.fixture

@@ -55,8 +55,8 @@ int close(int fd) noexcept;
 // --- Files of shared memory that other processes may hold ----------------------------------------------------------
 enum class FileKind : std::uint8_t { other, shared_memory, huge_tlb, dma_buf };
 // `size`: neither shorter nor longer any more; `size_and_writes`: nor newly mapped to be written, what is mapped stays;
-// `no_more`: nobody may add another seal.
-enum class Seals : std::uint8_t { size, size_and_writes, no_more };
+// `size_for_good`: nor may anybody add another seal.
+enum class Seals : std::uint8_t { size, size_and_writes, size_for_good };
 struct SharedFileFacts {
   FileKind kind = FileKind::other;
   bool readable = false;

@@ -95,7 +95,7 @@ int add_seals(int fd, Seals seals) noexcept {
   TM_CONSULT(file_control);
   int wanted = F_SEAL_SHRINK | F_SEAL_GROW;
   if (seals == Seals::size_and_writes) wanted |= F_SEAL_FUTURE_WRITE;
-  if (seals == Seals::no_more) wanted = F_SEAL_SEAL;
+  if (seals == Seals::size_for_good) wanted |= F_SEAL_SEAL;
   return result(::fcntl(fd, F_ADD_SEALS, wanted));
 }
 

@@ -1,14 +1,17 @@
 #include "driver/host/shared_memory.hpp"
 
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "base/align.hpp"
+#include "base/fork_guard.hpp"
 #include "base/invariant.hpp"
 #include "driver/host/aligned_range.hpp"
 #include "driver/host/host_driver.hpp"
 #include "driver/host/huge_pages.hpp"
 #include "driver/host/os.hpp"
+#include "driver/host/spare_file.hpp"
 
 namespace tensormem {
 
@@ -62,11 +65,24 @@ Status SharedMemory::create(std::uint64_t nbytes, const SharedMemoryOptions& opt
   TM_ASSERT(!is_open());
   if (nbytes == 0 || nbytes > kNoOverflowLimit - host::kHugePageBytes)
     return Status::fail(Code::invalid_size, "", nbytes);
-  if (options.huge_pages) return finish(create_huge(nbytes, options));
-  Status made = create_file(options.name, false, nbytes);
-  if (made.ok()) made = map_plain();
-  if (made.ok()) made = seal(options.readers_only);
+  forks_ = fork_count();
+  Status made = options.huge_pages ? create_huge(nbytes, options) : create_plain(nbytes, options);
+  if (made.ok() && options.readers_only) made = seal_against_writers();
   return finish(std::move(made));
+}
+
+Status SharedMemory::create_plain(std::uint64_t nbytes, const SharedMemoryOptions& options) noexcept {
+  unseen_ = !options.readers_only && std::strcmp(options.name, SharedMemoryOptions{}.name) == 0;
+  host::SpareFile spare;
+  if (unseen_ && host::take_spare_file(align_up(nbytes, os::page_size()), &spare)) {
+    fd_ = spare.fd;
+    address_ = spare.address;
+    mapped_bytes_ = spare.mapped_bytes;
+    sealed_ = true;
+    return resize(nbytes);
+  }
+  TM_TRY(create_file(options.name, false, nbytes));
+  return map_plain();
 }
 
 Status SharedMemory::finish(Status done) noexcept {
@@ -82,7 +98,11 @@ Status SharedMemory::create_file(const char* name, bool huge_tlb, std::uint64_t 
   if (missing && !huge_tlb) error = os::create_nameless_file(&fd_);
   if (error != 0) return failed(error, "memfd_create", size);
   sealed_ = !missing;
-  error = os::resize_file(fd_, size);
+  return resize(size);
+}
+
+Status SharedMemory::resize(std::uint64_t size) noexcept {
+  const int error = os::resize_file(fd_, size);
   if (error != 0) return failed(error == EINVAL ? EFBIG : error, "ftruncate", size);
   nbytes_ = size;
   return {};
@@ -93,13 +113,10 @@ Status SharedMemory::map_plain() noexcept {
   return map_file(fd_, mapped_bytes_, readonly_ ? os::Protection::read : os::Protection::read_write, &address_);
 }
 
-Status SharedMemory::seal(bool readers_only) noexcept {
-  readers_only_ = readers_only;
-  if (!sealed_) {
-    if (readers_only) return Status::fail(Code::not_supported, "sealing shared memory: there is no memfd_create here");
-    return {};
-  }
-  const int error = os::add_seals(fd_, readers_only ? os::Seals::size_and_writes : os::Seals::size);
+Status SharedMemory::seal_against_writers() noexcept {
+  readers_only_ = true;
+  if (!sealed_) return Status::fail(Code::not_supported, "sealing shared memory: there is no memfd_create here");
+  const int error = os::add_seals(fd_, os::Seals::size_and_writes);
   return error == 0 ? Status() : failed(error, "fcntl", nbytes_);
 }
 
@@ -110,12 +127,11 @@ Status SharedMemory::create_huge(std::uint64_t nbytes, const SharedMemoryOptions
   Status made =
       host_driver().huge_pages_work() ? create_file(options.name, false, size) : Status::fail(Code::not_supported, "");
   if (made.ok()) made = map_huge(size);
-  if (made.ok()) return seal(options.readers_only);
-  if (made.code() != Code::not_supported) return made;
+  if (made.ok() || made.code() != Code::not_supported) return made;
   release();
   huge_ = true;
   granularity_ = host::kHugePageBytes;
-  if (create_file(options.name, true, size).ok() && map_plain().ok()) return seal(options.readers_only);
+  if (create_file(options.name, true, size).ok() && map_plain().ok()) return {};
   const char* reason = host_driver().huge_page_reason();
   return Status::fail(Code::not_supported, reason[0] != '\0' ? reason : "huge pages: none could be made now");
 }
@@ -168,12 +184,20 @@ Status SharedMemory::take(int fd, bool readonly, bool fd_writes) noexcept {
 }
 
 void SharedMemory::release() noexcept {
-  unmap(std::exchange(address_, 0), mapped_bytes_);
   unmap(reading_address_.exchange(0), mapped_bytes_);
-  if (fd_ >= 0) (void)os::close(std::exchange(fd_, -1));
-  nbytes_ = granularity_ = mapped_bytes_ = 0;
+  if (!keep_for_the_next()) {
+    unmap(address_, mapped_bytes_);
+    if (fd_ >= 0) (void)os::close(fd_);
+  }
+  fd_ = -1;
+  address_ = nbytes_ = granularity_ = mapped_bytes_ = 0;
   readonly_ = readers_only_ = fd_reads_only_ = sealed_ = huge_ = false;
-  ready_to_share_ = false;
+  ready_to_share_ = unseen_ = false;
+}
+
+bool SharedMemory::keep_for_the_next() noexcept {
+  if (!unseen_ || !sealed_ || fd_ < 0 || address_ == 0) return false;
+  return host::keep_spare_file({fd_, address_, mapped_bytes_, forks_});
 }
 
 void SharedMemory::hand_over(SharedMemory& to) noexcept {
@@ -183,6 +207,9 @@ void SharedMemory::hand_over(SharedMemory& to) noexcept {
   std::swap(nbytes_, to.nbytes_);
   std::swap(granularity_, to.granularity_);
   std::swap(mapped_bytes_, to.mapped_bytes_);
+  std::swap(sealed_, to.sealed_);
+  std::swap(forks_, to.forks_);
+  to.unseen_ = unseen_.exchange(false);
   to.reading_address_ = reading_address_.exchange(0);
   release();
 }
@@ -215,16 +242,18 @@ Status SharedMemory::duplicate(bool readonly, bool trusted, int* fd) noexcept {
 
 // Until a first descriptor goes out nobody else can reach the file, and most memory never gets so far.
 Status SharedMemory::prepare_to_share() noexcept {
+  unseen_ = false;
   int error = os::restrict_to_owner(fd_);
   if (error != 0) return failed(error, "fchmod", nbytes_);
   // Refused where another thread was faster: then it is done.
-  error = sealed_ ? os::add_seals(fd_, os::Seals::no_more) : 0;
+  error = sealed_ ? os::add_seals(fd_, os::Seals::size_for_good) : 0;
   if (error != 0 && error != EPERM) return failed(error, "fcntl", nbytes_);
   ready_to_share_ = true;
   return {};
 }
 
 Status SharedMemory::identify(std::uint64_t* device, std::uint64_t* inode) noexcept {
+  unseen_ = false;
   os::SharedFileFacts facts;
   const int error = os::describe_shared_file(fd_, &facts);
   if (error != 0) return failed(error, "fstat", nbytes_);
@@ -240,7 +269,7 @@ bool SharedMemory::is_valid() const noexcept {
 
 int try_shared_memory() noexcept {
   SharedMemory memory;
-  const Status made = memory.create(1, {});
+  const Status made = memory.create(1, {.name = "tensormem-probe"});  // a new one, not the spare
   if (made.ok()) return 0;
   return made.failure().driver_code != 0 ? made.failure().driver_code : ENOMEM;
 }

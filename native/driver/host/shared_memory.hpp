@@ -1,7 +1,7 @@
-// Owns: one piece of memory that other processes can hold: a nameless file, sealed against shrinking so that nobody can
-// pull pages from under a reader, its descriptor, and its mappings here. Nothing of it outlives the last process that
-// holds it, however that ends.
-// Must not know: how a descriptor travels, and what the bytes are.
+// Owns: one piece of memory that other processes can hold: a nameless file, its descriptor, and its mappings here. It
+// is sealed against shrinking before anybody else gets it, so that nobody can pull pages from under a reader. Nothing
+// of it outlives the last process that holds it, however that ends. Must not know: how a descriptor travels, and what
+// the bytes are.
 #pragma once
 
 #include <atomic>
@@ -52,7 +52,7 @@ class SharedMemory {
   // The address of a mapping that cannot write; made at the first call and kept.
   Status reading_address(std::uint64_t* address) noexcept;
   // A new descriptor of the file, which can only read if `readonly`. The first one fixes mode and seals for good. What
-  // could not be sealed is refused unless it is `trusted` to whoever gets it.
+  // cannot be sealed is refused unless it is `trusted` to whoever gets it.
   Status duplicate(bool readonly, bool trusted, int* fd) noexcept;
   // Which file it is; the same for every descriptor of it.
   Status identify(std::uint64_t* device, std::uint64_t* inode) noexcept;
@@ -60,11 +60,14 @@ class SharedMemory {
   bool is_valid() const noexcept;
 
  private:
+  Status create_plain(std::uint64_t nbytes, const SharedMemoryOptions& options) noexcept;
   Status create_file(const char* name, bool huge_tlb, std::uint64_t size) noexcept;
+  Status resize(std::uint64_t size) noexcept;
   Status create_huge(std::uint64_t nbytes, const SharedMemoryOptions& options) noexcept;
   Status map_huge(std::uint64_t size) noexcept;
   Status map_plain() noexcept;
-  Status seal(bool readers_only) noexcept;
+  Status seal_against_writers() noexcept;
+  bool keep_for_the_next() noexcept;
   Status take(int fd, bool readonly, bool fd_writes) noexcept;
   Status prepare_to_share() noexcept;
   Status finish(Status done) noexcept;
@@ -79,6 +82,9 @@ class SharedMemory {
   bool fd_reads_only_ = false;
   bool sealed_ = false;
   bool huge_ = false;
+  std::uint64_t forks_ = 0;  // when it was made
+  // Until somebody was told which file it is, nobody notices when it becomes other memory.
+  std::atomic<bool> unseen_{false};
   // Made later, by whichever thread comes first. No lock, which a fork could leave locked.
   std::atomic<std::uint64_t> reading_address_{0};
   std::atomic<bool> ready_to_share_{false};

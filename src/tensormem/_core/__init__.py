@@ -136,6 +136,7 @@ create_shared_memory = _shared_memory.create_shared_memory
 describe_fd = _shared_memory.describe_fd
 storage_of_shared_memory = _shared_memory.storage_of_shared_memory
 why_no_shared_memory = _shared_memory.why_no_shared_memory
+drop_spare_shared_memory = _shared_memory.drop_spare_shared_memory
 claim_identity = _identities.claim_identity
 drop_identity = _identities.drop_identity
 live_identities = _identities.live_identities

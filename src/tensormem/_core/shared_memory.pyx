@@ -68,6 +68,10 @@ cdef extern from "driver/host/shared_memory.hpp" namespace "tensormem" nogil:
     int try_shared_memory()
 
 
+cdef extern from "driver/host/spare_file.hpp" namespace "tensormem::host" nogil:
+    void drop_spare_file()
+
+
 @cython.final
 @cython.freelist(16)
 @cython.no_gc  # it holds numbers alone
@@ -112,7 +116,7 @@ cdef class SharedMemory:
 
     @property
     def sealed(self):
-        """Whether nobody can make the memory shorter."""
+        """Whether nobody who gets it can make the memory shorter."""
         return self.native.sealed()
 
     @property
@@ -239,6 +243,12 @@ def why_no_shared_memory():
     with nogil:
         error = try_shared_memory()
     return None if error == 0 else f"the system refuses it: {os.strerror(error)} ({errno.errorcode.get(error, error)})"
+
+
+def drop_spare_shared_memory():
+    """Close the file that is kept for the next shared memory: the one closed last, emptied, if nobody else ever saw it."""
+    with nogil:
+        drop_spare_file()
 
 
 def describe_fd(fd):
