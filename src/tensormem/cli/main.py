@@ -9,9 +9,11 @@ from tensormem.cli.export import export
 from tensormem.cli.plan import plan
 from tensormem.cli.record import record
 from tensormem.cli.replay import replay
+from tensormem.cli.report import report
 from tensormem.cli.selftest import selftest
 from tensormem.cli.stats import stats
 from tensormem.cli.tree import tree
+from tensormem.cli.view import view
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -20,5 +22,5 @@ def cli() -> None:
     """One memory layer for tensors: what it can do on this machine, and what a program did with it."""
 
 
-for command in (diff, doctor, export, plan, record, replay, selftest, stats, tree):
+for command in (diff, doctor, export, plan, record, replay, report, selftest, stats, tree, view):
     cli.add_command(command)

@@ -112,14 +112,27 @@ class TraceFile:
         for chunk in self._overlapping(start_ns, end_ns):
             yield chunk.thread, payload(self._data, self._checked(chunk), EVENT_BYTES, self.source)
 
+    def event_chunks(self) -> list[tuple[int, int, int]]:
+        """First time, last time and number of events of every chunk, by first time; no event is read for it."""
+        return [(chunk.first_time, chunk.last_time, chunk.records) for chunk in self._events]
+
     def totals(self, time_ns: int) -> tuple[int, dict[tuple[int, bool], tuple[int, int]]]:
         """The newest totals at or before a time: when they were taken, and (bytes, blocks) by (resource, outermost)."""
         found = [c for c in self.chunks if c.type == ChunkType.TOTALS and c.first_time <= time_ns]
         if not found:
             return 0, {}
         newest = max(found, key=lambda chunk: chunk.first_time)
-        rows = TOTALS.iter_unpack(payload(self._data, self._checked(newest), TOTALS.size, self.source))
-        return newest.first_time, {(row[0], bool(row[1])): (row[2], row[3]) for row in rows}
+        return newest.first_time, self._read_totals(newest)
+
+    def every_totals(self) -> Iterator[tuple[int, dict[tuple[int, bool], tuple[int, int]]]]:
+        """All totals by the time they were taken."""
+        found = [chunk for chunk in self.chunks if chunk.type == ChunkType.TOTALS]
+        for chunk in sorted(found, key=lambda chunk: chunk.first_time):
+            yield chunk.first_time, self._read_totals(chunk)
+
+    def _read_totals(self, chunk: Chunk) -> dict[tuple[int, bool], tuple[int, int]]:
+        rows = TOTALS.iter_unpack(payload(self._data, self._checked(chunk), TOTALS.size, self.source))
+        return {(row[0], bool(row[1])): (row[2], row[3]) for row in rows}
 
     def _overlapping(self, start_ns: int, end_ns: int) -> list[Chunk]:
         return [chunk for chunk in self._events[: bisect_right(self._starts, end_ns)] if chunk.last_time >= start_ns]

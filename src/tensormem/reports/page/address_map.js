@@ -1,0 +1,209 @@
+// Owns: the picture of addresses at a moment: rows of memory as in a hex dump, blocks in the colours of their groups, holes
+// hatched, pages underlined. Small regions share rows. Must not know: how regions are found.
+
+const GUTTER = 116;
+const LEAST_ROW = 11, MOST_ROW = 24, ROW_GAP = 4;
+
+class AddressMapView extends CanvasView {
+  constructor(canvas, page) {
+    super(canvas);
+    this.page = page;
+    this.pieces = [];
+    canvas.addEventListener("click", (event) => {
+      const block = this.blockAt(event.offsetX, event.offsetY);
+      if (block >= 0) page.select(block);
+    });
+  }
+
+  open(model) {
+    this.addresses = new Addresses(model);
+    this.model = model;
+  }
+
+  draw(context) {
+    this.pieces = [];
+    if (!this.model?.count) return this.say("No blocks.");
+    const event = this.page.moment;
+    this.state = this.addresses.at(event);
+    const rows = this.state.regions.length ? this.layOut(this.state.regions) : [];
+    this.page.stateChanged(this.state, this.addresses.isKnown);
+    if (!rows.length) return this.say("Nothing is out at this moment.");
+    rows.forEach((row, place) => this.drawRow(context, row, 2 + place * (this.rowHeight + ROW_GAP)));
+    this.drawMarks(context);
+    return undefined;
+  }
+
+  /** Rows of pieces of regions, with the fewest bytes in a row that let everything fit. */
+  layOut(regions) {
+    const room = Math.max(Math.floor((this.height - 4) / (LEAST_ROW + ROW_GAP)), 1);
+    const total = regions.reduce((sum, region) => sum + region.end - region.start, 0);
+    let rowBytes = 2 ** Math.max(Math.ceil(Math.log2(Math.max(total / room, 64))), 6);
+    let rows = this.rowsOf(regions, rowBytes);
+    while (rows.length > room && rowBytes < 2 ** 60) rows = this.rowsOf(regions, (rowBytes *= 2));
+    this.rowHeight = Math.min(MOST_ROW, Math.floor((this.height - 4) / rows.length) - ROW_GAP);
+    this.rowBytes = rowBytes;
+    return rows.slice(0, room);
+  }
+
+  rowsOf(regions, rowBytes) {
+    const width = Math.max(this.width - GUTTER - 8, 10);
+    const rows = [];
+    let shared = null;
+    for (const region of regions) {
+      const size = region.end - region.start;
+      if (size > rowBytes / 2) {
+        for (let start = region.start; start < region.end; start += rowBytes) {
+          const end = Math.min(start + rowBytes, region.end);
+          rows.push({ label: this.label_(start), pieces: [{ region, start, end, x: GUTTER, width: ((end - start) / rowBytes) * width }] });
+        }
+        continue;
+      }
+      const needs = Math.max((size / rowBytes) * width, 3);
+      if (!shared || shared.used + needs > width) {
+        shared = { label: this.label_(region.start), pieces: [], used: 0 };
+        rows.push(shared);
+      }
+      shared.pieces.push({ region, start: region.start, end: region.end, x: GUTTER + shared.used, width: needs });
+      shared.used += needs + 5;
+    }
+    return rows;
+  }
+
+  label_(address) {
+    return this.addresses.isKnown ? formatAddress(address) : `+${formatBytes(address)}`;
+  }
+
+  drawRow(context, row, y) {
+    context.font = theme.smallFont;
+    context.textAlign = "right";
+    context.fillStyle = theme.colors.soft;
+    if (this.rowHeight >= 10) context.fillText(row.label, GUTTER - 10, y + this.rowHeight / 2 + 4);
+    context.textAlign = "left";
+    for (const piece of row.pieces) {
+      this.pieces.push({ ...piece, y });
+      this.drawHole(context, piece, y);
+      this.drawBlocks(context, piece, y);
+      this.drawPages(context, piece, y);
+    }
+  }
+
+  drawHole(context, { x, width }, y) {
+    context.fillStyle = theme.colors.hole;
+    context.fillRect(x, y, width, this.rowHeight);
+    context.strokeStyle = theme.colors.faint;
+    context.lineWidth = 1;
+    context.strokeRect(x + 0.5, y + 0.5, Math.max(width - 1, 1), this.rowHeight - 1);
+  }
+
+  drawBlocks(context, piece, y) {
+    const { grouping } = this.page;
+    const scale = piece.width / (piece.end - piece.start);
+    let drawn = -1;
+    for (let at = this.firstBehind(piece); at < piece.region.blocks.length; at += 1) {
+      const block = piece.region.blocks[at];
+      const start = this.addresses.startOf(block);
+      if (start >= piece.end) break;
+      const left = piece.x + Math.max(start - piece.start, 0) * scale;
+      const right = piece.x + Math.min((start + this.model.bytesOf(block) - piece.start) * scale, piece.width);
+      if (right < drawn + 0.4 && !this.isMarked(block)) continue; // many on one pixel: one of them is enough
+      drawn = right;
+      context.globalAlpha = this.page.isDimmedBlock(block) ? 0.2 : 1;
+      context.fillStyle = theme.group(grouping, this.page.colorGroup(block));
+      const gap = right - left > 4 ? 1 : 0;
+      context.fillRect(left, y, Math.max(right - left - gap, 0.6), this.rowHeight);
+      if (this.rowHeight >= 13 && right - left > 46) {
+        context.fillStyle = "#ffffff";
+        this.label(this.page.blockLabel(block), left + 4, y + this.rowHeight / 2 + 4, right - left - 8);
+      }
+    }
+    context.globalAlpha = 1;
+  }
+
+  isMarked(block) {
+    return block === this.page.selected;
+  }
+
+  /** The place of the first block of a region that ends behind the beginning of a piece. */
+  firstBehind({ region, start }) {
+    let [low, high] = [0, region.blocks.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      const block = region.blocks[middle];
+      if (this.addresses.startOf(block) + this.model.bytesOf(block) <= start) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  drawPages(context, piece, y) {
+    const scale = piece.width / (piece.end - piece.start);
+    context.fillStyle = theme.colors.page;
+    for (const [start, end] of piece.region.pages) {
+      if (end <= piece.start || start >= piece.end) continue;
+      const left = piece.x + Math.max(start - piece.start, 0) * scale;
+      const right = piece.x + (Math.min(end, piece.end) - piece.start) * scale;
+      context.fillRect(left, y + this.rowHeight, Math.max(right - left - 1, 1), 2);
+    }
+  }
+
+  /** The block of the event at hand (dashed when it has just gone), and the selected one. */
+  drawMarks(context) {
+    const { page, model } = this;
+    const current = page.moment >= 0 ? model.blockOf[page.moment] : -1;
+    if (current >= 0) {
+      context.setLineDash(model.events.kind[page.moment] === DEALLOCATE ? [3, 2] : []);
+      this.frame(context, current, theme.colors.ink, 1.5);
+      context.setLineDash([]);
+    }
+    if (page.selected >= 0) this.frame(context, page.selected, theme.colors.accent, 3);
+  }
+
+  frame(context, block, color, lineWidth) {
+    context.strokeStyle = color;
+    context.lineWidth = lineWidth;
+    for (const { x, y, width } of this.boxesOf(block)) context.strokeRect(x - 1, y - 1, Math.max(width, 2) + 2, this.rowHeight + 2);
+  }
+
+  /** Where a block is, or would be, in the picture. */
+  boxesOf(block) {
+    if (!this.addresses.isKnown && !this.model.isLive(block, this.page.moment)) return [];
+    const start = this.addresses.startOf(block);
+    const end = start + this.model.bytesOf(block);
+    return this.pieces.filter((piece) => piece.start < end && start < piece.end).map((piece) => {
+      const scale = piece.width / (piece.end - piece.start);
+      const left = piece.x + Math.max(start - piece.start, 0) * scale;
+      return { x: left, y: piece.y, width: piece.x + (Math.min(end, piece.end) - piece.start) * scale - left };
+    });
+  }
+
+  pieceAt(x, y) {
+    return this.pieces.find((piece) => y >= piece.y && y < piece.y + this.rowHeight + ROW_GAP && x >= piece.x && x < piece.x + piece.width);
+  }
+
+  addressAt(piece, x) {
+    return piece.start + ((x - piece.x) / piece.width) * (piece.end - piece.start);
+  }
+
+  blockAt(x, y) {
+    const piece = this.pieceAt(x, y);
+    if (!piece) return -1;
+    const address = this.addressAt(piece, x);
+    const at = this.firstBehind({ region: piece.region, start: address });
+    const block = piece.region.blocks[at] ?? -1;
+    return block >= 0 && this.addresses.startOf(block) <= address ? block : -1;
+  }
+
+  hover(x, y) {
+    const piece = this.model?.count ? this.pieceAt(x, y) : null;
+    if (!piece) return null;
+    const block = this.blockAt(x, y);
+    if (block >= 0) return [...this.page.blockLines(block), "click to select"];
+    return [`hole at ${this.label_(Math.floor(this.addressAt(piece, x)))}`, this.regionLine(piece.region)];
+  }
+
+  regionLine(region) {
+    const size = formatBytes(region.end - region.start);
+    if (region.isLoose) return `among blocks over ${size}`;
+    return `in ${size} of ${this.model.resourceName(region.resource)}`;
+  }
+}

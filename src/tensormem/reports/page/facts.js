@@ -1,0 +1,153 @@
+// Owns: what is written in words: the headline figures, the event at hand, the selected block, the legend.
+// Must not know: how anything is drawn.
+
+function tile(title, value, detail, options = {}) {
+  const box = element(options.click ? "button" : "div", `tile ${options.kind ?? ""}`,
+    element("span", "tile-title", title), element("strong", "", value), element("span", "tile-detail", detail));
+  if (options.click) box.addEventListener("click", options.click);
+  return box;
+}
+
+/** The headline: the peak and who had it, what was never given back, the largest block, what was held, the events. */
+function drawTiles(root, page) {
+  const { model } = page;
+  const { peak, leaked, largest, head } = model;
+  const tiles = [tile("Peak", formatBytes(peak.nbytes), peakDetail(page), { click: () => page.goTo(peak.event) })];
+  tiles.push(tile("Never given back", formatBytes(leaked.nbytes), leaked.count ? `${formatCount(leaked.count)} ${leaked.count === 1 ? "block" : "blocks"}${model.isWindow ? " at the end of the window" : ""}` : "no block",
+    { kind: leaked.count && !model.isWindow ? "alarm" : "", click: () => page.showTable("leaked") }));
+  if (largest >= 0) {
+    tiles.push(tile("Largest block", formatBytes(model.bytesOf(largest)), page.blockLabel(largest), { click: () => page.select(largest) }));
+  }
+  if (model.held) tiles.push(heldTile(model));
+  const lost = head.dropped ? `, ${formatCount(head.dropped)} lost` : "";
+  tiles.push(tile(model.isWindow ? "Events in the window" : "Events", formatCount(model.count),
+    `in ${formatSpan(model.end - model.start, model.unit)}${lost}`, { kind: head.dropped ? "warn" : "" }));
+  if (model.failures) {
+    tiles.push(tile("Failures", formatCount(model.failures), "click for the first", { kind: "alarm", click: () => page.goTo(model.events.kind.indexOf(FAIL)) }));
+  }
+  root.replaceChildren(...tiles);
+}
+
+function peakDetail(page) {
+  const { model } = page;
+  if (!model.blocks.count && !model.before) return "nothing was allocated";
+  const tags = page.groupingBy("tag");
+  const values = tags.at(model.peak.event);
+  const first = values.indexOf(Math.max(...values));
+  const part = (100 * values[first]) / Math.max(model.peak.nbytes, 1);
+  return `at ${formatMoment(model.timeAt(model.peak.event), model.unit, model.end - model.start)} · ${threeDigits(part)} % ${tags.names[first] ?? ""}`;
+}
+
+function heldTile(model) {
+  let most = 0;
+  for (const nbytes of model.held) most = Math.max(most, nbytes);
+  return tile("Held from the system", formatBytes(most), `at most; ${threeDigits(most / Math.max(model.peak.nbytes, 1))}× the peak in use`);
+}
+
+/** A list of facts: [[name, value], ...]; empty values are left out. */
+function factList(facts) {
+  const shown = facts.filter(([, value]) => value !== "" && value !== null && value !== undefined);
+  return element("dl", "", ...shown.flatMap(([name, value]) => [element("dt", "", name), element("dd", "", value)]));
+}
+
+function stackList(model, number) {
+  const frames = model.stack(number);
+  if (!frames.length) return "";
+  return element("ol", "stack", ...frames.map((frame) => {
+    const place = element("span", "place", `${frame.file}:${frame.line}`);
+    return element("li", "", element("b", "", frame.name), " ", place);
+  }));
+}
+
+function drawMoment(root, page) {
+  const { model, moment } = page;
+  if (moment < 0) {
+    root.replaceChildren(element("p", "note", model.count ? "Before the first event." : "There are no events."));
+    return;
+  }
+  const { events } = model;
+  const kind = KINDS[events.kind[moment]] ?? `kind ${events.kind[moment]}`;
+  const block = model.blockOf[moment];
+  const title = element("h3", "", `${formatCount(moment + 1)} of ${formatCount(model.count)}: `, element("b", `kind-${events.kind[moment]}`, kind));
+  const isCounter = events.kind[moment] === COUNTER;
+  const facts = factList([
+    ["time", formatMoment(events.time[moment], model.unit, model.end - model.start)],
+    ["size", events.nbytes[moment] ? formatBytes(events.nbytes[moment]) : ""],
+    ["tag", events.tag[moment] ? model.tagName(events.tag[moment]) : ""],
+    ["value", isCounter ? formatCount(events.other[moment]) : ""],
+    ["resource", events.resource[moment] ? `${model.resourceName(events.resource[moment])} in ${model.spaceName(events.resource[moment])}` : ""],
+    ["address", events.address[moment] ? formatAddress(events.address[moment]) : ""],
+    ["asked by", events.depth[moment] ? "a resource above it" : ""],
+    ["thread", model.threadName(events.thread[moment])],
+    ["stream", events.stream[moment] ? formatCount(events.stream[moment]) : ""],
+    ["in use after it", formatBytes(model.total[moment])],
+  ]);
+  const parts = [title, facts];
+  if (block >= 0 && block !== page.selected && model.depthOf(block) === 0) {
+    parts.push(button("Select its block", () => page.select(block)));
+  }
+  root.replaceChildren(...parts);
+}
+
+function button(text, action) {
+  const made = element("button", "plain", text);
+  made.addEventListener("click", action);
+  return made;
+}
+
+function drawSelection(root, page) {
+  const { model, selected } = page;
+  if (selected < 0) {
+    root.replaceChildren(element("p", "note", "No block is selected. Click one in any view."));
+    return;
+  }
+  const event = model.blocks.event[selected];
+  const { events } = model;
+  const span = model.end - model.start;
+  const isOut = model.blocks.end[selected] >= model.count;
+  const facts = factList([
+    ["size", `${formatBytes(model.bytesOf(selected))} (${formatCount(model.bytesOf(selected))} B)`],
+    ["tag", model.tagName(events.tag[event])],
+    ["resource", `${model.resourceName(events.resource[event])} in ${model.spaceName(events.resource[event])}`],
+    ["address", events.address[event] ? formatAddress(events.address[event]) : ""],
+    ["began", model.blocks.start[selected] < 0 ? "before the window" : formatMoment(model.startOf(selected), model.unit, span)],
+    ["ended", isOut ? "never" : formatMoment(model.endOf(selected), model.unit, span)],
+    ["lived", formatSpan(model.endOf(selected) - model.startOf(selected), model.unit)],
+    ["thread", model.threadName(events.thread[event])],
+    ["stream", events.stream[event] ? formatCount(events.stream[event]) : ""],
+    ["generation", formatCount(events.generation[event])],
+  ]);
+  const go = element("div", "buttons");
+  if (model.blocks.start[selected] >= 0) go.append(button("Go to its beginning", () => page.goTo(model.blocks.start[selected])));
+  if (!isOut) go.append(button("Go to its end", () => page.goTo(model.blocks.end[selected])));
+  go.append(button("Deselect", () => page.select(-1)));
+  root.replaceChildren(facts, go, stackList(model, events.stack[event]));
+}
+
+/** Groups with what they have at a moment; click to see one alone. */
+function drawLegend(root, page, event) {
+  const { model, grouping } = page;
+  if (!model.count) return void root.replaceChildren();
+  const shown = grouping.by === "block" ? page.groupingBy("tag") : grouping;
+  const values = shown.at(event);
+  const rows = shown.names.map((name, group) => {
+    const swatch = element("i", "swatch");
+    swatch.style.background = theme.group(shown, group);
+    const row = element("button", page.isDimmed(group) ? "dimmed" : "", swatch, element("span", "name", name), element("span", "number", formatBytes(values[group])));
+    row.title = `${name}: at most ${formatBytes(shown.peaks[group])}`;
+    row.addEventListener("click", () => page.solo(group));
+    return row;
+  });
+  const total = element("div", "total", element("span", "name", "in use"), element("span", "number", formatBytes(model.totalAt(event))));
+  const parts = [total, ...rows.reverse()];
+  if (model.held) {
+    const row = element("button", page.shows("held") ? "" : "dimmed", element("i", "dash"), element("span", "name", "held from the system"),
+      element("span", "number", formatBytes(event < 0 ? 0 : model.held[event])));
+    row.addEventListener("click", () => page.toggle("held"));
+    parts.push(row);
+  }
+  if (page.found) {
+    parts.push(element("div", "found", element("i", "line"), element("span", "name", page.found.text), element("span", "number", formatBytes(event < 0 ? 0 : page.found.total[event]))));
+  }
+  root.replaceChildren(...parts);
+}

@@ -1,0 +1,272 @@
+// Owns: what the events tell: blocks with their beginnings and ends, what was out after every event, what was held of
+// the system, peaks and leaks. Must not know: pixels.
+
+const KINDS = ["", "allocate", "deallocate", "map", "unmap", "move", "copy", "use", "fail", "tag begins", "tag ends",
+  "counter", "resource made", "resource gone"];
+const ALLOCATE = 1, DEALLOCATE = 2, MAP = 3, UNMAP = 4, FAIL = 8, COUNTER = 11;
+const STRIDE = 256; // events between two check points, and under one summary
+
+/** Finds a block by its resource and generation; the newest of that key. */
+class BlockTable {
+  constructor(columns, blocks, most) {
+    this.columns = columns;
+    this.blocks = blocks;
+    this.mask = 2 ** Math.ceil(Math.log2(Math.max(most * 2, 16))) - 1;
+    this.slots = new Int32Array(this.mask + 1).fill(-1);
+  }
+
+  slot(event) {
+    const { resource, generation } = this.columns;
+    let at = (Math.imul(generation[event] >>> 0, 0x9e3779b1) ^ Math.imul(resource[event], 0x85ebca6b)) >>> 7;
+    for (at &= this.mask; this.slots[at] >= 0; at = (at + 1) & this.mask) {
+      const known = this.blocks.event[this.slots[at]];
+      if (generation[known] === generation[event] && resource[known] === resource[event]) break;
+    }
+    return at;
+  }
+}
+
+class Model {
+  constructor(head, columns) {
+    this.head = head;
+    this.unit = head.unit;
+    this.events = columns;
+    this.count = columns.count;
+    this.start = head.window[0];
+    this.isWindow = head.window[2] !== "";
+    this.end = Math.max(this.start, this.isWindow ? head.window[1] - 1 : head.duration_ns);
+    this.tags = new Map(head.tags);
+    this.threads = new Map(head.thread_names);
+    this.frames = new Map(head.frames.map(([number, file, line, name]) => [number, { file, line, name }]));
+    this.stacks = new Map(head.stacks);
+    this.resources = new Map(head.resources.map(([id, below, name, space]) => [id, { id, below, name, space }]));
+  }
+
+  static async build(data) {
+    const model = new Model(data.head, await readColumns(data));
+    model.findBlocks();
+    await pause();
+    model.addUp();
+    await pause();
+    model.addUpHeld();
+    model.findLeaks();
+    await pause();
+    return model;
+  }
+
+  tagName(number) {
+    return number === 0 ? "untagged" : this.tags.get(number) || `tag ${number}`;
+  }
+
+  spaceName(resource) {
+    return this.resources.get(resource)?.space || "unknown";
+  }
+
+  resourceName(number) {
+    const found = this.resources.get(number);
+    return found ? `${found.name || "resource"} #${number}` : `resource #${number}`;
+  }
+
+  threadName(number) {
+    return this.threads.get(number) || (number ? `thread ${number}` : "");
+  }
+
+  /** The calls of a stack, the innermost first. */
+  stack(number) {
+    return (this.stacks.get(number) ?? []).map((frame) => this.frames.get(frame)).filter(Boolean);
+  }
+
+  findBlocks() {
+    const { kind } = this.events;
+    const traffic = kind.reduce((sum, one) => sum + (one === ALLOCATE || one === DEALLOCATE ? 1 : 0), 0);
+    // `event` tells of the block; `start` and `end` are events too: -1 is before the window, the count is never.
+    const blocks = {
+      count: 0, event: new Int32Array(traffic), start: new Int32Array(traffic), end: new Int32Array(traffic),
+    };
+    this.blocks = blocks;
+    this.blockOf = new Int32Array(this.count).fill(-1);
+    const table = new BlockTable(this.events, blocks, traffic);
+    for (let event = 0; event < this.count; event += 1) {
+      if (kind[event] === ALLOCATE) this.addBlock(event, event, this.count, table);
+      else if (kind[event] === DEALLOCATE) this.endBlock(event, table);
+    }
+    for (const name of ["event", "start", "end"]) blocks[name] = blocks[name].slice(0, blocks.count);
+  }
+
+  addBlock(event, start, end, table) {
+    const block = this.blocks.count++;
+    this.blocks.event[block] = event;
+    this.blocks.start[block] = start;
+    this.blocks.end[block] = end;
+    this.blockOf[event] = block;
+    if (table) table.slots[table.slot(event)] = block;
+  }
+
+  endBlock(event, table) {
+    const block = table.slots[table.slot(event)];
+    if (block >= 0 && this.blocks.end[block] === this.count) {
+      this.blocks.end[block] = event;
+      this.blockOf[event] = block;
+    } else if (this.start > 0) {
+      this.addBlock(event, -1, event, null); // it began before the window; in a whole trace, before the recording
+    }
+  }
+
+  /** How an event changes what the program has out, in bytes. */
+  change(event) {
+    if (this.blockOf[event] < 0 || this.events.depth[event] !== 0) return 0;
+    return this.events.kind[event] === ALLOCATE ? this.events.nbytes[event] : -this.bytesOf(this.blockOf[event]);
+  }
+
+  addUp() {
+    this.older = this.olderByResource();
+    let out = 0;
+    for (const nbytes of this.older.values()) out += nbytes;
+    for (const block of this.begunBefore()) out += this.bytesOf(block);
+    this.before = out;
+    this.total = new Float64Array(this.count);
+    this.peak = { event: -1, nbytes: out };
+    for (let event = 0; event < this.count; event += 1) {
+      out += this.change(event);
+      this.total[event] = out;
+      if (out > this.peak.nbytes) this.peak = { event, nbytes: out };
+    }
+    this.summary = new Summary(this.total);
+  }
+
+  /** Program blocks that were out when the window began and ended in it. */
+  *begunBefore() {
+    if (this.start === 0) return;
+    for (let block = 0; block < this.blocks.count; block += 1) {
+      if (this.blocks.start[block] < 0 && this.depthOf(block) === 0) yield block;
+    }
+  }
+
+  /** What was out before the window began and stayed out all through it: only its resource is known. */
+  olderByResource() {
+    const older = new Map(this.head.carried.map(([resource, nbytes]) => [resource, nbytes]));
+    for (const block of this.begunBefore()) {
+      const resource = this.events.resource[this.blocks.event[block]];
+      older.set(resource, (older.get(resource) ?? 0) - this.bytesOf(block));
+    }
+    for (const [resource, nbytes] of older) if (nbytes <= 0) older.delete(resource);
+    return older;
+  }
+
+  /** What those at the bottom have of the system: mapped pages, and blocks of resources that map none. */
+  addUpHeld() {
+    const { kind, resource, nbytes } = this.events;
+    const mapping = new Set();
+    for (let event = 0; event < this.count; event += 1) if (kind[event] === MAP) mapping.add(resource[event]);
+    const isLeaf = (id) => !mapping.has(id) && !this.resources.get(id)?.below;
+    this.held = null;
+    if (this.isWindow) return; // what was held when it began is not known
+    const held = new Float64Array(this.count);
+    let out = 0;
+    let differs = false;
+    for (let event = 0; event < this.count; event += 1) {
+      if (kind[event] === MAP) out += nbytes[event];
+      else if (kind[event] === UNMAP) out -= nbytes[event];
+      else if (this.blockOf[event] >= 0 && isLeaf(resource[event])) {
+        out += kind[event] === ALLOCATE ? nbytes[event] : -this.bytesOf(this.blockOf[event]);
+      }
+      held[event] = Math.max(out, 0);
+      differs ||= held[event] !== this.total[event];
+    }
+    if (differs) {
+      this.held = held;
+      this.heldSummary = new Summary(held);
+    }
+  }
+
+  findLeaks() {
+    this.leaked = { count: 0, nbytes: 0 };
+    this.largest = -1;
+    for (let block = 0; block < this.blocks.count; block += 1) {
+      if (this.depthOf(block) !== 0) continue;
+      if (this.largest < 0 || this.bytesOf(block) > this.bytesOf(this.largest)) this.largest = block;
+      if (this.blocks.end[block] === this.count) {
+        this.leaked.count += 1;
+        this.leaked.nbytes += this.bytesOf(block);
+      }
+    }
+    this.failures = this.events.kind.reduce((sum, kind) => sum + (kind === FAIL ? 1 : 0), 0);
+  }
+
+  bytesOf(block) {
+    return this.events.nbytes[this.blocks.event[block]];
+  }
+
+  depthOf(block) {
+    return this.events.depth[this.blocks.event[block]];
+  }
+
+  startOf(block) {
+    const event = this.blocks.start[block];
+    return event < 0 ? this.start : this.events.time[event];
+  }
+
+  endOf(block) {
+    const event = this.blocks.end[block];
+    return event >= this.count ? this.end : this.events.time[event];
+  }
+
+  isLive(block, event) {
+    return this.blocks.start[block] <= event && event < this.blocks.end[block];
+  }
+
+  totalAt(event) {
+    return event < 0 ? this.before : this.total[event];
+  }
+
+  timeAt(event) {
+    return event < 0 ? this.start : this.events.time[event];
+  }
+
+  /** The first event at or after a time. */
+  eventAfter(time) {
+    let low = 0;
+    let high = this.count;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.events.time[middle] < time) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+}
+
+/** The highest and lowest places of a column, piece by piece, so that a range of a million is a few hundred steps. */
+class Summary {
+  constructor(values) {
+    this.values = values;
+    const pieces = Math.ceil(values.length / STRIDE);
+    this.highest = new Uint32Array(pieces);
+    this.lowest = new Uint32Array(pieces);
+    for (let piece = 0; piece < pieces; piece += 1) {
+      const from = piece * STRIDE;
+      [this.highest[piece], this.lowest[piece]] = this.scan(from, Math.min(from + STRIDE, values.length), from, from);
+    }
+  }
+
+  scan(from, to, high, low) {
+    for (let at = from; at < to; at += 1) {
+      if (this.values[at] > this.values[high]) high = at;
+      if (this.values[at] < this.values[low]) low = at;
+    }
+    return [high, low];
+  }
+
+  /** Where the highest and the lowest value of [from, to) are; from < to. */
+  extremes(from, to) {
+    const first = Math.ceil(from / STRIDE);
+    const last = Math.floor(to / STRIDE);
+    if (first >= last) return this.scan(from, to, from, from);
+    let [high, low] = this.scan(from, first * STRIDE, from, from);
+    for (let piece = first; piece < last; piece += 1) {
+      if (this.values[this.highest[piece]] > this.values[high]) high = this.highest[piece];
+      if (this.values[this.lowest[piece]] < this.values[low]) low = this.lowest[piece];
+    }
+    return this.scan(last * STRIDE, to, high, low);
+  }
+}

@@ -1,0 +1,118 @@
+"""Owns: which part of a trace a page shows. A page is smooth with a million events; of a longer trace it shows a
+window: the one that was asked for, or the one around the highest usage that the trace's own totals tell of.
+
+Must not know: what a page looks like.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from tensormem.errors import InvalidArgument
+from tensormem.reports.page.overview import Overview, overview_of
+from tensormem.trace import Trace
+from tensormem.trace.file import TraceFile
+
+MOST_EVENTS = 1_000_000
+_UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "": 10**9}
+_TIME = re.compile(r"(?P<number>\d{1,12}(?:\.\d{1,9})?) ?(?P<unit>ns|us|ms|s|)")
+
+
+class Window(NamedTuple):
+    """From `start_ns` up to and without `end_ns`; `why` says in words why it is not the whole trace, "" if it is.
+
+    >>> Window(0, 10).is_whole
+    True
+    """
+
+    start_ns: int
+    end_ns: int
+    why: str = ""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is left out."""
+        return not self.why
+
+
+def parse_window(text: str) -> tuple[int, int | None]:
+    """The two times of "from:to"; each a number with ns, us, ms or s (seconds without), and either may be left out.
+
+    >>> parse_window("1.5s:2s"), parse_window("250ms:"), parse_window(":3")
+    ((1500000000, 2000000000), (250000000, None), (0, 3000000000))
+    """
+    start, colon, end = text.partition(":")
+    if not colon:
+        raise InvalidArgument(f"a window is written from:to, such as 1.5s:2s, not {text!r:.60}")
+    low = _nanoseconds(start) if start.strip() else 0
+    high = _nanoseconds(end) if end.strip() else None
+    if high is not None and high <= low:
+        raise InvalidArgument(f"a window begins before it ends, not at {start.strip()} and {end.strip()}")
+    return low, high
+
+
+def window_of(trace: Trace, start_ns: int = 0, end_ns: int | None = None, *, most: int = MOST_EVENTS) -> Window:
+    """The part of a trace that a page shows: what was asked for, but no more than so many events (by whole chunks).
+
+    >>> import pathlib, tempfile
+    >>> import tensormem as tm
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "step.csv"
+    >>> _ = path.write_text("id,lower,upper,size\\na,0,4,16\\nb,2,6,8\\n")
+    >>> window_of(tm.trace.open(path)).is_whole, window_of(tm.trace.open(path), 3, 5)
+    (True, Window(start_ns=3, end_ns=5, why='the window that was asked for'))
+    """
+    last = trace.duration_ns + 1
+    asked = start_ns > 0 or (end_ns is not None and end_ns < last)
+    if not asked and trace.event_count <= most:
+        return Window(0, last)
+    if start_ns >= last:
+        raise InvalidArgument(f"the window begins at {start_ns:,} ns, and the trace ends at {last - 1:,} ns")
+    if asked:
+        low, high = start_ns, min(last, last if end_ns is None else end_ns)
+        fitting = _fit(trace, low, high, most)
+        cut = "" if fitting == high else f", cut off after about {most:,} events"
+        return Window(low, fitting, f"the window that was asked for{cut}")
+    low = _before_the_peak(trace, overview_of(trace), most)
+    why = f"about {most:,} of {trace.event_count:,} events, around the highest usage"
+    return Window(low, _fit(trace, low, last, most), why)
+
+
+def _nanoseconds(text: str) -> int:
+    found = _TIME.fullmatch(text.strip())
+    if found is None:
+        raise InvalidArgument(f"{text.strip()!r:.40} is no time; write 1.5s, 20ms, 300us or 5000ns")
+    whole, _, fraction = found["number"].partition(".")
+    scale = _UNITS[found["unit"]]
+    return int(whole) * scale + int(fraction.ljust(9, "0") or 0) * scale // 10**9
+
+
+def _counts(trace: Trace) -> list[tuple[int, int, int]]:
+    """(first time, last time, events) of consecutive pieces of a trace."""
+    if isinstance(trace.store, TraceFile):
+        return trace.store.event_chunks()
+    return [(event.time_ns, event.time_ns, 1) for event in trace.store.events()]
+
+
+def _fit(trace: Trace, start_ns: int, end_ns: int, most: int) -> int:
+    """The latest end up to `end_ns` such that the pieces from `start_ns` on hold no more events than that."""
+    total = 0
+    for first, last, count in _counts(trace):
+        if last < start_ns or first >= end_ns:
+            continue
+        total += count
+        if total > most:
+            return max(first, start_ns + 1)
+    return end_ns
+
+
+def _before_the_peak(trace: Trace, overview: Overview, most: int) -> int:
+    """A start such that the highest total comes about three quarters into the window."""
+    highest = max(zip(overview.totals, overview.times_ns, strict=True), default=(0, 0))[1]
+    wanted, start = most * 3 // 4, 0
+    for first, _, count in reversed([piece for piece in _counts(trace) if piece[0] <= highest]):
+        wanted -= count
+        if wanted <= 0:
+            break
+        start = first
+    return start
