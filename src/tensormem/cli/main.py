@@ -11,6 +11,7 @@ from tensormem.cli.record import record
 from tensormem.cli.replay import replay
 from tensormem.cli.selftest import selftest
 from tensormem.cli.stats import stats
+from tensormem.cli.top import top
 from tensormem.cli.tree import tree
 
 
@@ -20,5 +21,5 @@ def cli() -> None:
     """One memory layer for tensors: what it can do on this machine, and what a program did with it."""
 
 
-for command in (diff, doctor, export, plan, record, replay, selftest, stats, tree):
+for command in (diff, doctor, export, plan, record, replay, selftest, stats, top, tree):
     cli.add_command(command)
