@@ -179,7 +179,7 @@ def _resource_row(each: _Figures, mark: str, is_folded: bool) -> Row:
         each["space"],
         _notes(each),
     )
-    return Row(f"r{each['id']}", cells, "Adaptor" in each["name"], is_folded)
+    return Row(f"r{each['id']}", cells, not each["makes_blocks"], is_folded)
 
 
 def _notes(each: _Figures) -> str:

@@ -31,8 +31,10 @@ class ResourceFigures(NamedTuple):
     """The id of what it stands on."""
     name: str
     space: str
+    makes_blocks: bool
+    """Whether its figures are its own: an adaptor repeats those of what it stands on."""
     outermost: bool
-    """Whether its blocks count in the totals: it makes them, and no other that does stands on it."""
+    """Whether it counts in the totals: no other that makes blocks stands on it."""
     used_bytes: int
     used_blocks: int
     peak_bytes: int
@@ -73,6 +75,7 @@ def _figures(number: int, mr: DeviceMemoryResource, numbers: dict[int, int], sto
         below=None if mr.upstream_mr is None else numbers.get(id(mr.upstream_mr)),
         name=type(mr).__name__,
         space=space_of(mr),
+        makes_blocks=makes_blocks,
         outermost=makes_blocks and number not in stood_on,
         used_bytes=counters["current_bytes"],
         used_blocks=counters["current_count"],

@@ -1,6 +1,7 @@
 """Owns: `Snapshot`, the whole picture of one moment, with its sums, and its JSON whose names stay.
 
-Bounded: of each kind at most `MOST` are listed, the rest is counted, so that a snapshot has a largest size.
+Bounded, unless asked otherwise: of each kind at most `MOST` are listed and the rest is counted, so that it has a
+largest size.
 Must not know: how it travels.
 """
 
@@ -107,33 +108,34 @@ class Snapshot(NamedTuple):
 _LISTS = ("spaces", "resources", "pools", "tenants", "budgets")
 
 
-def take_snapshot() -> Snapshot:
-    """What every resource, pool and tenant of this process has now. Everybody goes on meanwhile: figures of different
-    resources may be some microseconds apart.
+def take_snapshot(most: int | None = MOST) -> Snapshot:
+    """What every resource, pool and tenant of this process has now, of each kind the `most` largest. Everybody goes on
+    meanwhile: figures of different resources may be some microseconds apart.
     """
     resources, pools = look_at_resources(), look_at_pools()
     left_out: dict[str, int] = {}
+    kept = sys.maxsize if most is None else most
     return Snapshot(
         time=time.time(),
         totals=_totals(resources, pools),
         pressure=measure_pressure(each.pressure for each in resources),
         spaces=_spaces(resources, pools),
-        resources=_shorten("resources", resources, left_out, lambda each: each.used_bytes),
-        pools=_shorten("pools", pools, left_out, lambda each: each.reserved_bytes),
-        tenants=_shorten("tenants", look_at_tenants(), left_out, lambda each: each.used_bytes),
-        budgets=_shorten("budgets", look_at_budgets(), left_out, lambda each: each.used_bytes),
+        resources=_shorten("resources", resources, kept, left_out, lambda each: each.used_bytes),
+        pools=_shorten("pools", pools, kept, left_out, lambda each: each.reserved_bytes),
+        tenants=_shorten("tenants", look_at_tenants(), kept, left_out, lambda each: each.used_bytes),
+        budgets=_shorten("budgets", look_at_budgets(), kept, left_out, lambda each: each.used_bytes),
         left_out=left_out,
     )
 
 
 def _shorten(
-    kind: str, figures: list[_Figures], left_out: dict[str, int], weight: Callable[[_Figures], int]
+    kind: str, figures: list[_Figures], most: int, left_out: dict[str, int], weight: Callable[[_Figures], int]
 ) -> tuple[_Figures, ...]:
     """The largest, in their old order. What a listed resource stands on may be missing."""
-    left_out[kind] = max(0, len(figures) - MOST)
+    left_out[kind] = max(0, len(figures) - most)
     if not left_out[kind]:
         return tuple(figures)
-    kept = {id(each) for each in sorted(figures, key=weight, reverse=True)[:MOST]}
+    kept = {id(each) for each in sorted(figures, key=weight, reverse=True)[:most]}
     return tuple(each for each in figures if id(each) in kept)
 
 
