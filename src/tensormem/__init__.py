@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         spaces,
         streams,
         tensor,
+        top,
         units,
         vmm,
     )
@@ -126,6 +127,7 @@ __all__ = [
     "streams",
     "tag",
     "tensor",
+    "top",
     "trace",
     "units",
     "use_resource",

@@ -3,12 +3,17 @@
 Must not know: any command.
 """
 
+import os
 import sys
 from typing import NoReturn
 
 
 def main() -> NoReturn:
     """Runs the command line; ends with 3 when the extra `cli` is not installed."""
+    if "TENSORMEM_TOP" in os.environ:
+        from tensormem.top import environment
+
+        environment.decline()
     try:
         from tensormem.cli.main import cli
     except ModuleNotFoundError as error:

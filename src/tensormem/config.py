@@ -78,6 +78,7 @@ class Config:
         "off", "off, or the path of a file, in which {pid} is the process", "record a trace into this file"
     )
     trace_stacks: int = _whole(0, 0, 1, "1: a recording that TENSORMEM_TRACE asks for has Python stacks")
+    top: int = _whole(0, 0, 1, "1: let `tensormem top` watch this process; starts a thread")
     oom_dump: str = _text(
         "off", "off, or the path of a file, in which {pid} is the process", "write a report here when memory runs out"
     )

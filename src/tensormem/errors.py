@@ -58,6 +58,7 @@ In brackets: the builtin that each one also is, so that `except MemoryError` wor
     |   |-- RingBusy (RuntimeError)
     |   |-- EndOfFrames (EOFError)
     |   `-- WriterGone (RuntimeError)
+    |-- CannotWatch (ConnectionError)       a process cannot be watched by `tensormem top`, or cannot offer to be
     |-- UnknownDeviceType (BufferError)     DLPack brought a device that no space stands for
     |-- CrossSpaceError (ValueError)
     |-- NoCompatibleComputeDevice (LookupError)
@@ -888,6 +889,22 @@ class WriterGone(SharingError, RuntimeError):
 
 
 # --- Spaces, devices, and what this machine does not have ------------------------------------------------------------
+
+
+class CannotWatch(TensormemError, ConnectionError):
+    """`tensormem top` cannot watch the process `pid`, because of `reason`; 0 stands for any process of this user.
+
+    >>> CannotWatch(4711, "it has ended").pid
+    4711
+    """
+
+    __match_args__ = ("pid", "reason")
+    _says = "cannot watch process {pid}: {reason}"
+    _hint = "A process can be watched if it was started with TENSORMEM_TOP=1, or has called serve of tensormem.top"
+
+    def __init__(self, pid: int, reason: str, *, what: str = "") -> None:
+        self._keep(what, pid, reason)
+        self.pid, self.reason = pid, reason
 
 
 class UnknownDeviceType(TensormemError, BufferError):

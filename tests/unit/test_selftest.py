@@ -30,7 +30,7 @@ def test_a_device_that_is_not_there_ends_with_3_and_writes_nothing(tmp_path: Pat
     file = tmp_path / "report.json"
     result = CliRunner().invoke(cli, ["selftest", "--device", "cuda:77", "--output", str(file)])
     assert result.exit_code == 3
-    assert "cuda" in result.stdout and not file.exists()
+    assert "cuda" in result.stderr and not file.exists()
 
 
 def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:

@@ -95,20 +95,20 @@ def test_diff_finds_what_grew(clean: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["rmm", "torch", "perfetto", "csv", "json", "lifetimes"])
 def test_export_writes_beside_the_trace_and_says_what_opens_it(recording: Path, tmp_path: Path, name: str) -> None:
     out = tmp_path / "out"
-    result = run("export", recording, "-f", name, "-o", out)
+    result = run("export", recording, "-t", name, "-o", out)
     assert result.exit_code == 0 and out.stat().st_size > 100 and "Next:" in result.stderr
-    assert run("export", recording, "-f", name, "-o", out).exit_code == 2
+    assert run("export", recording, "-t", name, "-o", out).exit_code == 2
     assert not list(tmp_path.glob(".*partial"))
 
 
 def test_export_to_standard_output_is_the_document_alone(clean: Path) -> None:
-    assert run("export", clean, "-f", "lifetimes", "-o", "-").stdout == clean.read_text()
+    assert run("export", clean, "-t", "lifetimes", "-o", "-").stdout == clean.read_text()
 
 
 def test_what_is_no_trace_is_said_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "no.tmt"
     path.write_bytes(b"\x89TMT\r\n\x1a\nnothing")
-    for command in (["stats", path], ["tree", path], ["diff", path, path], ["export", path, "-f", "csv"]):
+    for command in (["stats", path], ["tree", path], ["diff", path, path], ["export", path, "-t", "csv"]):
         result = run(*command)
         assert result.exit_code == 2 and "at byte 0" in result.stderr and "Traceback" not in result.stderr
     assert run("stats", tmp_path / "missing.tmt").exit_code == 2
@@ -142,4 +142,4 @@ def test_every_verb_works_on_real_data(name: str, tmp_path: Path) -> None:
     assert run("tree", path).exit_code == 0
     assert run("diff", path, path).exit_code == 0
     for number, kind in enumerate(("rmm", "torch", "perfetto", "csv", "json", "lifetimes")):
-        assert run("export", path, "-f", kind, "-o", tmp_path / str(number)).exit_code == 0
+        assert run("export", path, "-t", kind, "-o", tmp_path / str(number)).exit_code == 0

@@ -2,6 +2,9 @@
 here, so that the order of the layers can be checked.
 """
 
+import importlib as _importlib
+import os as _os
+
 from tensormem._core import accesses as _accesses
 from tensormem._core import adaptors as _adaptors
 from tensormem._core import block_cache as _block_cache
@@ -55,6 +58,8 @@ DeviceBlock = _resources.DeviceBlock
 DeviceMemoryResource = _resources.DeviceMemoryResource
 Generation = _resources.Generation
 LaunchRecorder = _resources.LaunchRecorder
+live_resources = _resources.live_resources
+space_of = _resources.space_of
 tag = _resources.tag
 
 CallbackMemoryResource = _leaves.CallbackMemoryResource
@@ -187,3 +192,5 @@ describe_tensor = _tensor_messages.describe_tensor
 parse_message = _tensor_messages.parse
 
 _traces.start_from_environment()
+if "TENSORMEM_TOP" in _os.environ:  # by name: what watches stands far above
+    _importlib.import_module("tensormem.top.environment").start()

@@ -36,7 +36,7 @@ from tensormem._core.native cimport (
     stats_value,
     tag_text,
 )
-from tensormem._core.native_trace cimport rename_reporter, report_tag, report_use
+from tensormem._core.native_trace cimport rename_reporter, report_tag, report_use, space_of_reporter
 from tensormem._core.sizes cimport alignment_of, size_of
 from tensormem._core.streams cimport Stream, borrow_stream, report_unraisable, stream_id
 
@@ -336,6 +336,7 @@ cdef class DeviceMemoryResource:
         self.upstream_mr = upstream
         cdef bytes name = type(self).__name__.encode()
         rename_reporter(self.native.id(), string_view(<const char*>name, len(name)))
+        _live[self.native.id()] = self
 
     def allocate(self, nbytes, stream=None, *, alignment=None, tag=None):
         """A block of at least `nbytes`, ready for work queued on `stream` from now on.
@@ -504,6 +505,23 @@ cdef class DeviceMemoryResource:
         self._check_open()
         raise errors.ForeignBlock(block.raw.generation, block.raw.address,
                                   what=f"{block!r} was handed out by {block._mr!r}, not by {self!r}")
+
+
+# Every resource that Python holds, by the number it has in traces.
+_live = weakref.WeakValueDictionary()
+
+
+def live_resources():
+    """Every resource of this process that Python holds: the number it has in traces, and the resource."""
+    # The references are listed in one step, so that other threads may make resources meanwhile.
+    found = [(reference.key, reference()) for reference in _live.valuerefs()]
+    return sorted(((number, resource) for number, resource in found if resource is not None), key=lambda each: each[0])
+
+
+def space_of(DeviceMemoryResource resource not None):
+    """The space that its memory is in, as text: "main", "gpu:1"."""
+    resource._check_open()
+    return space_of_reporter(resource.native.id()).decode()
 
 
 cdef DeviceMemoryResource upstream_of(object upstream):

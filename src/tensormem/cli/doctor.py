@@ -1,13 +1,13 @@
 """Owns: `tensormem doctor`: the machine report as a table or as JSON, and the exit code it deserves."""
 
-import json
-
 import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from tensormem.cli.exit_codes import ExitCode
+from tensormem.cli.files import check_free, write_json
+from tensormem.cli.options import output_options, screen_options
 from tensormem.cli.screen import screen
 from tensormem.reports.machine import Area, Finding, MachineReport, Status, System, examine
 
@@ -23,20 +23,29 @@ _FIRST_STEP = """python -c "import tensormem as tm; print(tm.mr.HostMemoryResour
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Raw values for programs, with a version.")
-@click.option("--no-color", is_flag=True, help="No colours (NO_COLOR=1 does the same).")
-@click.option("-q", "--quiet", is_flag=True, help="Only what needs attention; nothing when all is well.")
-@click.option("-v", "--verbose", is_flag=True, help="Raw numbers beside the readable ones.")
+@output_options
+@screen_options
 @click.pass_context
-def doctor(context: click.Context, *, as_json: bool, no_color: bool, quiet: bool, verbose: bool) -> None:
+def doctor(
+    context: click.Context,
+    *,
+    output: str | None,
+    force: bool,
+    as_json: bool,
+    no_color: bool,
+    quiet: bool,
+    verbose: bool,
+) -> None:
     """What works on this machine, why the rest does not, and what to do.
 
     Ends with 0 if all is well, 1 if something needs attention, 2 for a wrong command line, 3 if tensormem cannot run
-    here. A GPU that the machine does not have needs no attention.
+    here. A GPU that the machine does not have needs no attention. With -q only what needs attention is shown; with -o
+    the report is written there as JSON.
     """
+    check_free(output, force=force)
     report = examine(context.find_object(System))
-    if as_json:
-        click.echo(json.dumps(report.as_json(), indent=2))
+    if as_json or output is not None:
+        write_json(report.as_json(), output, force=force)
     else:
         draw(report, screen(no_color=no_color), quiet=quiet, verbose=verbose)
     context.exit(exit_code(report))

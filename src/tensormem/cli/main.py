@@ -12,6 +12,7 @@ from tensormem.cli.replay import replay
 from tensormem.cli.report import report
 from tensormem.cli.selftest import selftest
 from tensormem.cli.stats import stats
+from tensormem.cli.top import top
 from tensormem.cli.tree import tree
 from tensormem.cli.view import view
 
@@ -22,5 +23,5 @@ def cli() -> None:
     """One memory layer for tensors: what it can do on this machine, and what a program did with it."""
 
 
-for command in (diff, doctor, export, plan, record, replay, report, selftest, stats, tree, view):
+for command in (diff, doctor, export, plan, record, replay, report, selftest, stats, top, tree, view):
     cli.add_command(command)

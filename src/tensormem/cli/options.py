@@ -14,9 +14,9 @@ def trace_argument(name: str = "trace") -> Callable[[_Command], _Command]:
 
 
 def output_options(command: _Command) -> _Command:
-    """`-o` and `--force`: where the result goes."""
+    """`-o` and `-f`: where the result goes."""
     for option in (
-        click.option("--force", is_flag=True, help="Write over a file that is there."),
+        click.option("-f", "--force", is_flag=True, help="Write over a file that is there."),
         click.option("-o", "--output", type=click.Path(dir_okay=False), help="Where to write; - is standard output."),
     ):
         command = option(command)

@@ -5,8 +5,8 @@ import os
 from rich.console import Console
 
 
-def screen(*, no_color: bool = False) -> Console:
-    """A console on standard output. Without colour there are no escape codes at all."""
+def screen(*, no_color: bool = False, stderr: bool = False) -> Console:
+    """A console on standard output, or on that for errors. Without colour there are no escape codes at all."""
     if no_color or os.environ.get("NO_COLOR"):
-        return Console(color_system=None, highlight=False)
-    return Console(highlight=False)
+        return Console(color_system=None, highlight=False, stderr=stderr)
+    return Console(highlight=False, stderr=stderr)

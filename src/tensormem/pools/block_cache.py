@@ -10,6 +10,7 @@ from tensormem import _core, errors
 from tensormem._core import Driver
 from tensormem.pools.block_cache_stats import BlockCacheStats
 from tensormem.pools.compaction_report import CompactionReport
+from tensormem.pools.living import remember
 from tensormem.vmm.manager import find_driver
 
 __all__ = ["BlockCache"]
@@ -64,6 +65,7 @@ class BlockCache(_core.BlockCache):
             background=background,
         )
         self._on_move = on_move
+        remember(self)
 
     def stats(self) -> BlockCacheStats:
         """What the cache has now."""

@@ -12,6 +12,7 @@ from typing import NamedTuple, Self
 
 from tensormem import errors
 from tensormem._core import Budget, PoolBlock, Stream, TenantBudgets
+from tensormem.pools.living import remember
 from tensormem.pools.tenant import Tenant, TenantStats
 from tensormem.units import format_size
 
@@ -87,6 +88,7 @@ class TenantPool:
         self._lock = threading.Lock()  # never held while a callback runs
         self._tenants: dict[str, Tenant] = {}
         self._closed = False
+        remember(self)
 
     # --- Who is here ---
 

@@ -10,6 +10,7 @@ from collections import deque
 from tensormem import _core, errors
 from tensormem._core import Driver
 from tensormem.pools.compaction_report import CompactionReport
+from tensormem.pools.living import remember
 from tensormem.pools.memory_stats import MemoryStats
 from tensormem.pools.spilled import Spilled
 from tensormem.vmm.manager import find_driver
@@ -63,6 +64,7 @@ class VirtualMemoryPool(_core.VirtualMemoryPool):
         self._suspending = threading.RLock()
         self._moving = threading.RLock()
         self._untold: deque[tuple[_core.PoolBlock | None, int, int]] = deque()
+        remember(self)
 
     def stats(self) -> MemoryStats:
         """What the pool has now."""

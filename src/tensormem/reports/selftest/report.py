@@ -8,10 +8,10 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from xml.etree import ElementTree
 
-import tensormem
 from tensormem import drivers
 from tensormem.reports.selftest.timings import measure
 
@@ -58,7 +58,7 @@ class SelftestReport:
         """Raw values, with a version, and what is needed to make sense of them elsewhere."""
         return {
             "version": _VERSION,
-            "tensormem": tensormem.__version__,
+            "tensormem": version("tensormem"),
             "python": platform.python_version(),
             "system": platform.platform(),
             **asdict(self),
