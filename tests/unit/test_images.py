@@ -91,6 +91,22 @@ def test_a_frame_of_shared_memory_is_the_same_picture_for_who_may_only_read_it()
     assert all(plane.readonly and plane.aliases(writer) for plane in seen.planes)
 
 
+def test_a_slot_of_a_frame_ring_is_a_picture_for_writer_and_reader() -> None:
+    layout = ImageLayout.make(30, 20, "nv12", pitch=64)
+    sent = np.random.default_rng(3).integers(0, 256, layout.flat_nbytes, dtype=np.uint8)
+    with tm.FrameRing(2, layout.nbytes) as ring:
+        with ring.write() as frame:
+            tm.Image(frame.tensor, 30, 20, "nv12", pitch=64).copy_from_flat(tm.from_numpy(sent))
+        with ring.read(timeout=5) as seen:
+            picture = tm.Image(seen.tensor, 30, 20, "nv12", pitch=64)
+            assert np.array_equal(picture.copy_to_flat().numpy(), sent)
+            luma, chroma = (plane.numpy() for plane in picture.planes)
+            assert (luma.strides, luma.flags.writeable) == ((64, 1), False)
+            assert np.array_equal(luma, sent[:600].reshape(20, 30)) and luma.ctypes.data == seen.tensor.ptr
+            assert np.array_equal(chroma, sent[600:].reshape(10, 15, 2))
+            del luma, chroma, picture
+
+
 @needs_opengl
 def test_a_picture_is_copied_within_one_map() -> None:
     picture = tm.image(6, 4, "nv12", "pbo", persistent=False)
