@@ -184,6 +184,26 @@ def test_a_dropped_pointer_tensor_releases_its_owner_once() -> None:
     assert released == [1]
 
 
+def test_an_owner_in_a_cycle_of_garbage_is_whole_when_it_is_released() -> None:
+    memory = ctypes.create_string_buffer(16)
+    released: list[str] = []
+
+    class Owner:
+        def __init__(self) -> None:
+            self.name = "mine"
+            self.tensor: tm.Tensor | None = None
+
+        def release(self) -> None:
+            released.append(self.name)
+
+    owner = Owner()
+    owner.tensor = tm.from_pointer(ctypes.addressof(memory), 16, owner=owner)
+    del owner
+    assert released == []
+    gc.collect()
+    assert released == ["mine"]
+
+
 @pytest.mark.parametrize(("ptr", "nbytes", "shape"), [(0, 16, 4), (4096, 8, 4), (2**64 - 4, 8, 2)])
 def test_pointers_to_no_memory_are_refused(ptr: int, nbytes: int, shape: int) -> None:
     with pytest.raises(errors.InvalidArgument):

@@ -18,6 +18,12 @@ cdef class ElementType:
     cdef bytes format  # of the buffer protocol, or None
 
 
+cdef class Release:
+    cdef object _owner  # None once it was released
+
+    cdef int call(self) except -1
+
+
 cdef class Storage:
     cdef uint64_t address
     cdef uint64_t capacity
@@ -33,7 +39,7 @@ cdef class Storage:
     cdef bint _readonly
     cdef bint host
     cdef bint _closed
-    cdef bint _calls_release
+    cdef Release _release  # where the owner has one and no brackets, which see to it themselves
     cdef uint32_t _reporter  # its kind of memory in traces; 0 when its beginning was not reported
     cdef ExportCount exports
     cdef Accesses accesses  # where the owner wants brackets around them; None for most

@@ -75,6 +75,36 @@ cdef ElementType _describe(object dtype, bint padded):
     return made
 
 
+# Not of a free list: that would take an object for finalised that another one was before it.
+@cython.final
+@cython.no_gc_clear
+cdef class Release:
+    """The one call of an owner's `release`, made at the latest when nobody holds this any more."""
+
+    def __init__(self):
+        raise TypeError("made by a storage")
+
+    def __del__(self):
+        # Not when it is deallocated: in a cycle of garbage the owner would have lost its attributes by then.
+        owner = self._owner
+        try:
+            self.call()
+        except BaseException as error:
+            report_unraisable(error, owner)
+
+    cdef int call(self) except -1:
+        owner, self._owner = self._owner, None
+        if owner is not None:
+            owner.release()
+        return 0
+
+
+cdef Release _release_of(object owner):
+    cdef Release made = Release.__new__(Release)
+    made._owner = owner
+    return made
+
+
 @cython.freelist(64)
 @cython.no_gc_clear
 cdef class Storage:
@@ -107,7 +137,9 @@ cdef class Storage:
         # From here on nothing fails: the owner is ours to release.
         self._owner = owner
         self.accesses = accesses_of(owner)
-        self._calls_release = type(owner) is not DeviceBlock and callable(getattr(owner, "release", None))
+        has_release = type(owner) is not DeviceBlock and callable(getattr(owner, "release", None))
+        if has_release and self.accesses is None:
+            self._release = _release_of(owner)
         self.space = space
         self.memory = memory
         self.reason = reason
@@ -117,7 +149,7 @@ cdef class Storage:
         self.host = host_accessible
         self._readonly = readonly
         self._id = number
-        if id is None and self._calls_release and trace_is_on():
+        if id is None and has_release and trace_is_on():
             self._report()
 
     def __dealloc__(self):
@@ -125,16 +157,8 @@ cdef class Storage:
             return
         if self._reporter != 0:
             report_deallocate(self._reporter, self.address, self.capacity, self._id, 0)
-        if self.accesses is not None:  # which release the owner themselves
-            return
-        if type(self._owner) is DeviceBlock:
+        if type(self._owner) is DeviceBlock:  # every other owner is let go by what this storage holds
             (<DeviceBlock>self._owner)._exports.remove()
-        elif self._calls_release:
-            self._closed = True
-            try:
-                self._owner.release()
-            except BaseException as error:
-                report_unraisable(error, self._owner)
 
     @property
     def id(self):
@@ -237,8 +261,8 @@ cdef class Storage:
             (<DeviceBlock>owner)._exports.remove()
         elif self.accesses is not None:
             self.accesses.close()
-        elif self._calls_release:
-            owner.release()
+        elif self._release is not None:
+            self._release.call()
 
     def __enter__(self):
         return self
@@ -351,7 +375,6 @@ cdef Storage new_bracketed_storage(uint64_t address, uint64_t nbytes, object own
     made.capacity = nbytes
     made._id = id
     made._owner = owner
-    made._calls_release = True
     made.accesses = bracketed_by(owner)
     made.space = space
     made.memory = memory
