@@ -96,7 +96,6 @@ class AddressMapView extends CanvasView {
   }
 
   drawBlocks(context, piece, y) {
-    const { grouping } = this.page;
     const scale = piece.width / (piece.end - piece.start);
     let drawn = -1;
     for (let at = this.firstBehind(piece); at < piece.region.blocks.length; at += 1) {
@@ -108,12 +107,12 @@ class AddressMapView extends CanvasView {
       if (right < drawn + 0.4 && !this.isMarked(block)) continue; // many on one pixel: one of them is enough
       drawn = right;
       context.globalAlpha = this.page.isDimmedBlock(block) ? 0.2 : 1;
-      context.fillStyle = theme.group(grouping, this.page.colorGroup(block));
+      context.fillStyle = this.page.colorOf(block);
       const gap = right - left > 4 ? 1 : 0;
       context.fillRect(left, y, Math.max(right - left - gap, 0.6), this.rowHeight);
       if (this.rowHeight >= 13 && right - left > 46) {
         context.fillStyle = "#ffffff";
-        this.label(this.page.blockLabel(block), left + 4, y + this.rowHeight / 2 + 4, right - left - 8);
+        this.label(this.page.mapLabel(block), left + 4, y + this.rowHeight / 2 + 4, right - left - 8);
       }
     }
     context.globalAlpha = 1;

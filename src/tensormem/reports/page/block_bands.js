@@ -1,8 +1,8 @@
 // Owns: usage drawn block by block: a band for each of the largest blocks in sight, from its beginning to its end, lying
-// on those that are older; the rest is one grey band below. Pixels are written by hand, and which block each belongs to
+// on those that are older; the rest is one grey band on top. Pixels are written by hand, and which block each belongs to
 // is kept, so that the cost is that of the picture and not of the trace. Must not know: what is picked and why.
 
-const MOST_BANDS = 1500;
+const MOST_BANDS = 3000;
 
 /** The blocks that cover most of the picture, by when they began. */
 function largestInSight(view) {
@@ -49,10 +49,10 @@ function drawBlockBands(view, context, { high }) {
   const { model, page, plot, ratio } = view;
   const [width, height] = [high.length, Math.round(plot.height * ratio)];
   const chosen = largestInSight(view);
-  const tags = page.groupingBy("tag");
-  const palette = Array.from({ length: tags.size + 1 }, (_, group) => parseColor(theme.group(tags, Math.min(group, tags.size - 1))));
-  const fills = chosen.map((block) => packColor(palette[tags.ofBlock[block]] ?? palette[0], 0.82 + ((block * 7) % 5) * 0.07, page.isDimmedBlock(block) ? 60 : 255));
-  const edges = chosen.map((block) => packColor(palette[tags.ofBlock[block]] ?? palette[0], 0.6));
+  const groups = page.colorGrouping;
+  const palette = Array.from({ length: groups.size }, (_, group) => parseColor(theme.group(groups, group)));
+  const fills = chosen.map((block) => packColor(palette[page.colorGroup(block)], 0.82 + ((block * 7) % 5) * 0.07, page.isDimmedBlock(block) ? 60 : 255));
+  const edges = chosen.map((block) => packColor(palette[page.colorGroup(block)], 0.6));
   const rest = packColor(parseColor(theme.groups[MOST_GROUPS - 1]), 1, 120);
   const image = new ImageData(width, height);
   const pixels = new Uint32Array(image.data.buffer);
@@ -60,9 +60,7 @@ function drawBlockBands(view, context, { high }) {
   const scale = height / view.top;
   for (let column = 0; column < width; column += 1) {
     const event = high[column];
-    let sum = model.totalAt(event);
-    for (const block of chosen) if (model.isLive(block, event)) sum -= model.bytesOf(block);
-    fillColumn(pixels, owners, width, column, height - Math.round(sum * scale), height, rest, rest, -1);
+    let sum = 0;
     for (let place = 0; place < chosen.length; place += 1) {
       const block = chosen[place];
       if (!model.isLive(block, event)) continue;
@@ -71,6 +69,8 @@ function drawBlockBands(view, context, { high }) {
       const top = Math.max(height - Math.round(sum * scale), 0);
       fillColumn(pixels, owners, width, column, top, bottom, fills[place], edges[place], block);
     }
+    const [top, bottom] = [model.totalAt(event), sum].map((nbytes) => Math.max(height - Math.round(nbytes * scale), 0));
+    fillColumn(pixels, owners, width, column, top, bottom, rest, rest, -1);
   }
   outline(pixels, owners, width, page.selected, packColor(parseColor(theme.colors.accent), 1));
   const sheet = new OffscreenCanvas(width, height);

@@ -1,7 +1,8 @@
-// Owns: usage by group: which group a block is in (its space, tag or resource), and what each group had out after any
-// event. Must not know: pixels and colours.
+// Owns: usage by group: which group a block is in (its space, tag, resource or size), and what each group had out after
+// any event. Must not know: pixels and colours.
 
 const MOST_GROUPS = 10;
+const OLDER = Symbol("older");
 
 class Grouping {
   constructor(model, by) {
@@ -14,11 +15,13 @@ class Grouping {
 
   rules(by) {
     const { model } = this;
-    const { resource, tag } = model.events;
-    if (by === "tag") {
-      const older = [...model.older.values()].reduce((sum, nbytes) => sum + nbytes, 0);
-      const names = (key) => (key === "older" ? "from before the window" : key);
-      return { keyOf: (event) => model.tagName(tag[event]), nameOf: names, older: [["older", older]] };
+    const { resource, tag, nbytes } = model.events;
+    if (by === "tag" || by === "size") {
+      const older = [...model.older.values()].reduce((sum, size) => sum + size, 0);
+      const text = by === "tag" ? (key) => key : (key) => `of ${formatBytes(key)}`;
+      const nameOf = (key) => (key === OLDER ? "from before the window" : text(key));
+      const keyOf = by === "tag" ? (event) => model.tagName(tag[event]) : (event) => nbytes[event];
+      return { keyOf, nameOf, older: older ? [[OLDER, older]] : [] };
     }
     const name = by === "space" ? (id) => model.spaceName(id) : (id) => model.resourceName(id);
     const older = [...model.older].map(([id, nbytes]) => [name(id), nbytes]);
@@ -52,12 +55,12 @@ class Grouping {
     before.forEach((nbytes, one) => (this.base[place[one]] += nbytes));
   }
 
-  /** Names are looked up once for each pair of resource and tag, not once for each block. */
+  /** Names are looked up once for each size or pair of resource and tag, not once for each block. */
   memo(keyOf, number) {
-    const { resource, tag } = this.model.events;
+    const { resource, tag, nbytes } = this.model.events;
     const known = new Map();
     return (event) => {
-      const pair = resource[event] * 2 ** 32 + tag[event];
+      const pair = this.by === "size" ? nbytes[event] : resource[event] * 2 ** 32 + tag[event];
       let found = known.get(pair);
       if (found === undefined) known.set(pair, (found = number(keyOf(event))));
       return found;
@@ -79,6 +82,13 @@ class Grouping {
       if (out[group] > peaks[group]) peaks[group] = out[group];
     }
     return { peaks, finals: out, before };
+  }
+
+  /** Whether the colours of these groups tell blocks apart: not if nearly all are of one group. */
+  get tellsApart() {
+    const most = this.peaks.reduce((sum, peak) => Math.max(sum, peak), 0);
+    const others = this.merged ? this.peaks[this.size - 1] : 0;
+    return this.size > 1 && others < most;
   }
 
   followAll() {

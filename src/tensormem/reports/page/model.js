@@ -215,6 +215,15 @@ class Model {
     return this.blocks.start[block] <= event && event < this.blocks.end[block];
   }
 
+  /** How many blocks the program had out after an event. */
+  liveCount(event) {
+    let count = 0;
+    for (let block = 0; block < this.blocks.count; block += 1) {
+      if (this.isLive(block, event) && this.depthOf(block) === 0) count += 1;
+    }
+    return count;
+  }
+
   totalAt(event) {
     return event < 0 ? this.before : this.total[event];
   }

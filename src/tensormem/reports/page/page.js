@@ -7,9 +7,9 @@ const AXES = { time: "Time", events: "Events" };
 const FLAME_BY = { tag: "Owner", stack: "Calls" };
 const FLAME_OF = { peak: "Peak", moment: "Moment", all: "All", leaked: "Left" };
 const KEYS = [
-  ["← →", "one event back, one on; with Shift a hundred"], ["Home End", "first and last event"], ["p", "to the peak"],
+  ["← →", "one event; with Shift a hundred"], ["Home End", "first and last event"], ["p", "to the peak"],
   ["+ −", "zoom around the moment"], ["a d", "move the chart"], ["0", "show everything"],
-  ["1 2 3 4", "stacked by space, tag, resource, block"], ["s", "select the block of the event"],
+  ["1 2 3 4", "by space, tag, resource, block"], ["s", "select the block of the event"],
   ["/", "search"], ["Esc", "clear search and selection"], ["t", "light or dark"], ["?", "these keys"],
 ];
 
@@ -103,11 +103,16 @@ class Page {
     notice.classList.toggle("bad", isBad);
   }
 
-  /** What a block is called in one word, in a line, and in several. */
+  /** What a block is called in one word, in the map, in a line, and in several. */
   blockLabel(block) {
     const { model } = this;
     const tag = model.events.tag[model.blocks.event[block]];
     return tag ? model.tagName(tag) : model.resourceName(model.events.resource[model.blocks.event[block]]);
+  }
+
+  mapLabel(block) {
+    const isTagged = this.model.events.tag[this.model.blocks.event[block]] > 0;
+    return isTagged ? this.blockLabel(block) : formatBytes(this.model.bytesOf(block));
   }
 
   blockTitle(block) {
@@ -123,7 +128,9 @@ class Page {
   }
 
   get colorGrouping() {
-    return this.by === "block" ? this.groupingBy("tag") : this.grouping;
+    if (this.by !== "block") return this.grouping;
+    const tags = this.groupingBy("tag");
+    return tags.tellsApart ? tags : this.groupingBy("size");
   }
 
   colorGroup(block) {
@@ -203,7 +210,7 @@ class Page {
   /** Marks the blocks that a predicate accepts, in every view. */
   mark(text, predicate) {
     this.found = predicate ? new Found(this.model, text, predicate) : null;
-    byId("found").textContent = this.found ? `${formatCount(this.found.count)} blocks, at most ${formatBytes(this.found.peak)}` : "";
+    byId("found").textContent = this.found ? `${plural(this.found.count, "block")}, at most ${formatBytes(this.found.peak)}` : "";
     this.tables.refresh();
     this.refresh();
   }
@@ -249,8 +256,8 @@ class Page {
 
   stateChanged(state, isKnown) {
     const text = isKnown
-      ? `${formatCount(state.blocks)} blocks, ${formatBytes(state.nbytes)}; holes ${formatBytes(state.holes)} · a row is ${formatBytes(this.map.rowBytes)}`
-      : `${formatCount(state.blocks)} blocks, ${formatBytes(state.nbytes)} · this trace has no addresses: oldest first, end to end`;
+      ? `${plural(state.blocks, "block")}, ${formatBytes(state.nbytes)}; holes ${formatBytes(state.holes)} · a row is ${formatBytes(this.map.rowBytes)}`
+      : `${plural(state.blocks, "block")}, ${formatBytes(state.nbytes)} · this trace has no addresses: oldest first, end to end`;
     byId("state").textContent = text;
     byId("state").title = text;
   }
@@ -284,7 +291,7 @@ class Page {
       this.drawChoices();
     };
     this.drawChoice("by", STACKED_BY, this.by, (name) => this.setBy(name));
-    this.drawChoice("axis", AXES, this.usage.axis, redraw((name) => this.usage.setAxis(name)));
+    this.drawChoice("axis", this.model.unit === "step" ? { ...AXES, time: "Steps" } : AXES, this.usage.axis, redraw((name) => this.usage.setAxis(name)));
     this.drawChoice("flame-by", FLAME_BY, this.flame.by, redraw((name) => this.flame.set(name, this.flame.of)), noCalls);
     this.drawChoice("flame-of", FLAME_OF, this.flame.of, redraw((name) => this.flame.set(this.flame.by, name)));
     const tables = Object.fromEntries(Object.entries(TABLES).map(([name, [title]]) => [name, title]));
@@ -326,9 +333,8 @@ class Page {
 
   showKeys() {
     const dialog = byId("keys");
-    const rows = KEYS.flatMap(([keys, what]) => [element("dt", "", ...keys.split(" ").flatMap((key) => [element("kbd", "", key), " "])), element("dd", "", what)]);
     const close = button("Close", () => dialog.close());
-    dialog.replaceChildren(element("dl", "", ...rows), element("p", "", close));
+    dialog.replaceChildren(keyList(), element("p", "", close));
     dialog.showModal();
   }
 

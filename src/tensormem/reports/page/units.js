@@ -20,9 +20,13 @@ function formatCount(count) {
   return Math.round(count).toLocaleString("en-US");
 }
 
+function plural(count, noun) {
+  return `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
+}
+
 /** A length of time. Traces of lifetimes count steps and not nanoseconds. */
 function formatSpan(span, unit) {
-  if (unit === "step") return `${formatCount(span)} ${span === 1 ? "step" : "steps"}`;
+  if (unit === "step") return plural(span, "step");
   for (const [scale, name] of TIMES) {
     if (Math.abs(span) >= scale * 0.9995) return `${threeDigits(span / scale)} ${name}`;
   }
@@ -35,6 +39,15 @@ function formatMoment(time, unit, span) {
   const [scale, name] = TIMES.find(([size]) => Math.max(time, span) >= size) ?? TIMES[3];
   const digits = Math.max(0, Math.min(9, Math.ceil(-Math.log10(Math.max(span, 1) / 1000 / scale))));
   return `${(time / scale).toFixed(Math.min(digits, Math.log10(scale)))} ${name}`;
+}
+
+/** A time on an axis that ends at `high` and has a tick every `step`. */
+function formatTick(tick, unit, high, step) {
+  if (unit === "step") return formatCount(tick);
+  if (tick === 0) return "0";
+  const [scale, name] = TIMES.find(([size]) => high >= size) ?? TIMES[3];
+  const digits = Math.max(0, Math.ceil(Math.log10(scale / (step || high || 1)) - 1e-9));
+  return `${(tick / scale).toFixed(Math.min(digits, 9))} ${name}`;
 }
 
 /** Multiples of 1, 2 or 5 times a power of ten between two numbers. */

@@ -137,6 +137,7 @@ class UsageView extends CanvasView {
     const held = model.held && this.page.shows("held") ? this.columnsOf(model.heldSummary, width) : null;
     this.top = this.topOf(columns, held);
     this.drawGrid(context);
+    if (this.page.selected >= 0) this.drawSpan(context, this.page.selected);
     if (this.page.grouping.by === "block") this.bands = drawBlockBands(this, context, columns);
     else this.drawGroups(context, columns);
     if (held) this.drawLine(context, held.high, model.held, theme.colors.ink, [5, 4], 1.2);
@@ -241,7 +242,6 @@ class UsageView extends CanvasView {
     context.rect(plot.left - 6, 0, plot.width + 12, this.height);
     context.clip();
     this.drawFailures(context);
-    if (page.selected >= 0) this.drawSpan(context, page.selected);
     this.drawPeak(context);
     this.drawCursor(context, this.xOfEvent(page.moment), theme.colors.accent, 1.5);
     if (this.hovered !== null) this.drawCursor(context, this.hovered, theme.colors.soft, 1);
@@ -266,11 +266,16 @@ class UsageView extends CanvasView {
     const { plot, model } = this;
     const left = this.xOfEvent(Math.max(model.blocks.start[block], 0));
     const right = model.blocks.end[block] >= model.count ? plot.left + plot.width : this.xOfEvent(model.blocks.end[block]);
+    context.save();
+    context.beginPath();
+    context.rect(plot.left, 0, plot.width, this.height);
+    context.clip();
     context.fillStyle = theme.colors.accent;
     context.globalAlpha = 0.13;
     context.fillRect(left, plot.top, Math.max(right - left, 1), plot.height);
     context.globalAlpha = 1;
     context.fillRect(left, plot.top - 4, Math.max(right - left, 2), 4);
+    context.restore();
   }
 
   drawPeak(context) {
@@ -284,7 +289,13 @@ class UsageView extends CanvasView {
     context.beginPath();
     context.arc(x, y, 3, 0, 7);
     context.fill();
-    context.fillText(text, x + room > this.plot.left + this.plot.width ? x - room : x + 6, Math.max(y - 6, 10));
+    const left = x + room > this.plot.left + this.plot.width ? x - room : x + 6;
+    context.fillStyle = theme.colors.panel;
+    context.globalAlpha = 0.8;
+    context.fillRect(left - 2, Math.max(y - 17, 0), room - 3, 14);
+    context.globalAlpha = 1;
+    context.fillStyle = theme.colors.ink;
+    context.fillText(text, left, Math.max(y - 6, 11));
   }
 
   drawFailures(context) {
@@ -313,13 +324,14 @@ class UsageView extends CanvasView {
     context.fillStyle = theme.colors.soft;
     context.lineWidth = 1;
     context.textAlign = "center";
-    for (const tick of decimalTicks(this.from, this.to, Math.max(2, plot.width / 110))) {
+    const ticks = decimalTicks(this.from, this.to, Math.max(2, plot.width / 110));
+    for (const tick of ticks) {
       const x = this.xOf(tick);
       context.beginPath();
       context.moveTo(Math.round(x) + 0.5, y);
       context.lineTo(Math.round(x) + 0.5, y + 4);
       context.stroke();
-      const text = this.axis === "events" ? formatCount(tick) : formatTick(tick, model.unit, this.to - this.from);
+      const text = this.axis === "events" ? formatCount(tick) : formatTick(tick, model.unit, this.to, ticks[1] - ticks[0]);
       const half = context.measureText(text).width / 2;
       context.fillText(text, Math.min(x, plot.left + plot.width - half), y + 17);
     }
@@ -426,8 +438,4 @@ class UsageView extends CanvasView {
     if (event.altKey) this.zoomAround(this.valueAt(event.offsetX), event.deltaY > 0 ? 1.25 : 0.8);
     else this.pan((event.deltaX || event.deltaY) / 1000);
   }
-}
-
-function formatTick(tick, unit, span) {
-  return unit === "step" ? formatCount(tick) : formatMoment(tick, unit, span * 20);
 }
