@@ -132,7 +132,7 @@ def test_every_view_draws(serving: OpenedPage) -> None:
     for view in VIEWS:
         colors = serving.colors(view)
         assert len(colors) > 2 and sum(colors.values()) > 1000, view
-    cache, weights = serving.style("group-0"), serving.style("group-1")
+    weights, cache = serving.style("group-0"), serving.style("group-1")
     assert serving.colors("usage")[cache] > 5000 < serving.colors("addresses")[cache]
     assert serving.colors("usage")[weights] > 5000 < serving.colors("addresses")[weights]
     assert serving.page.locator("#blocks tbody tr").count() > 10
@@ -215,7 +215,7 @@ def test_a_search_marks_blocks_in_every_view(serving: OpenedPage, recording: Tra
     assert found == {"blocks": len(wanted), "peak_bytes": recording.peaks("tag")["kv-cache"].nbytes}
     accent = serving.style("accent")
     assert serving.colors("usage")[accent] > 500
-    assert serving.style("group-1") not in serving.colors("addresses")  # the weights are pale now
+    assert serving.style("group-0") not in serving.colors("addresses")  # the weights are pale now
     tags = {serving.ask("block(argument)", block)["tag"] for block in serving.ask("table()")}
     assert tags == {"kv-cache"}
     serving.page.keyboard.press("Escape")

@@ -51,11 +51,18 @@ function factList(facts) {
   return element("dl", "", ...shown.flatMap(([name, value]) => [element("dt", "", name), element("dd", "", value)]));
 }
 
+/** The end of a path, which is what tells files apart. */
+function shortPath(path) {
+  const parts = path.split("/");
+  return parts.length > 3 ? `…/${parts.slice(-2).join("/")}` : path;
+}
+
 function stackList(model, number) {
   const frames = model.stack(number);
   if (!frames.length) return "";
   return element("ol", "stack", ...frames.map((frame) => {
-    const place = element("span", "place", `${frame.file}:${frame.line}`);
+    const place = element("span", "place", `${shortPath(frame.file)}:${frame.line}`);
+    place.title = frame.file;
     return element("li", "", element("b", "", frame.name), " ", place);
   }));
 }

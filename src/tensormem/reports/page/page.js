@@ -7,9 +7,9 @@ const AXES = { time: "Time", events: "Events" };
 const FLAME_BY = { tag: "Owner", stack: "Calls" };
 const FLAME_OF = { peak: "Peak", moment: "Moment", all: "All", leaked: "Left" };
 const KEYS = [
-  ["← →", "one event; with Shift a hundred"], ["Home End", "first and last event"], ["p", "to the peak"],
+  ["← →", "one event; Shift: 100"], ["Home End", "first and last event"], ["p", "to the peak"],
   ["+ −", "zoom around the moment"], ["a d", "move the chart"], ["0", "show everything"],
-  ["1 2 3 4", "by space, tag, resource, block"], ["s", "select the block of the event"],
+  ["1 2 3 4", "how it is stacked"], ["s", "select the event's block"],
   ["/", "search"], ["Esc", "clear search and selection"], ["t", "light or dark"], ["?", "these keys"],
 ];
 
@@ -20,6 +20,7 @@ function byId(id) {
 class Page {
   constructor() {
     this.hidden = new Set();
+    this.loads = 0;
     this.usage = new UsageView(byId("usage"), this);
     this.overview = new OverviewView(byId("overview"), this);
     this.map = new AddressMapView(byId("addresses"), this);
@@ -32,6 +33,7 @@ class Page {
   async load(range) {
     const model = await Model.build(await readData(range));
     this.groupings = new Map();
+    this.loads += 1;
     this.model = model;
     this.moment = model.peak.event;
     this.selected = -1;
@@ -145,6 +147,12 @@ class Page {
     const tags = this.groupingBy("tag");
     const place = names.map((name) => tags.names.indexOf(name)).find((found) => found >= 0);
     return place === undefined ? theme.groups[MOST_GROUPS - 1] : theme.group(tags, place);
+  }
+
+  /** Changes whenever the chart has to be drawn anew although its range is the same. */
+  get look() {
+    const { theme: name } = document.documentElement.dataset;
+    return [this.loads, this.by, this.alone, this.selected, this.found?.number ?? 0, [...this.hidden], name].join();
   }
 
   isDimmed(group) {

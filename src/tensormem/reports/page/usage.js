@@ -127,23 +127,38 @@ class UsageView extends CanvasView {
   }
 
   draw(context) {
-    const { model, plot } = this;
+    const { model } = this;
     if (!model || model.count === 0) {
       this.say("No events in this trace.");
       return;
     }
+    this.drawPicture();
+    context.drawImage(this.picture, 0, 0, this.width, this.height);
+    this.drawMarks(context);
+  }
+
+  /** The picture below the marks is kept: it changes with the range and the groups, not with the moment. */
+  drawPicture() {
+    const { page, plot, model } = this;
+    const key = [this.canvas.width, this.canvas.height, this.from, this.to, this.axis, page.look].join();
+    if (key === this.pictureKey) return;
+    this.pictureKey = key;
+    this.picture = new OffscreenCanvas(this.canvas.width, this.canvas.height);
+    const context = this.picture.getContext("2d");
+    context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
     const width = Math.round(plot.width * this.ratio);
     const columns = this.columnsOf(model.summary, width);
-    const held = model.held && this.page.shows("held") ? this.columnsOf(model.heldSummary, width) : null;
+    const held = model.held && page.shows("held") ? this.columnsOf(model.heldSummary, width) : null;
     this.top = this.topOf(columns, held);
     this.drawGrid(context);
-    if (this.page.selected >= 0) this.drawSpan(context, this.page.selected);
-    if (this.page.grouping.by === "block") this.bands = drawBlockBands(this, context, columns);
-    else this.drawGroups(context, columns);
+    if (page.selected >= 0) this.drawSpan(context, page.selected);
+    const sheet = new Sheet(width, Math.round(plot.height * this.ratio));
+    if (page.grouping.by === "block") this.bands = drawBlockBands(this, sheet, columns);
+    else this.drawGroups(sheet, columns);
+    sheet.layOn(context, plot.left, plot.top, plot.width, plot.height);
     if (held) this.drawLine(context, held.high, model.held, theme.colors.ink, [5, 4], 1.2);
-    const found = this.page.found;
+    const { found } = page;
     if (found) this.drawLine(context, this.columnsOf(found.summary, width).high, found.total, theme.colors.accent, [], 2);
-    this.drawMarks(context);
     this.drawAxis(context);
   }
 
@@ -176,47 +191,29 @@ class UsageView extends CanvasView {
     context.textAlign = "left";
   }
 
-  /** One shape per group, the lighter whole first and the solid part over it. */
-  drawGroups(context, { high, low }) {
+  /** The lighter whole first, and the solid part over it. */
+  drawGroups(sheet, { high, low }) {
     const { grouping } = this.page;
-    for (const [events, alpha] of [[high, 0.45], [low, 1]]) {
-      const heights = this.stack(grouping, events);
-      for (let group = 0; group < grouping.size; group += 1) {
-        context.globalAlpha = alpha * (this.page.isDimmed(group) ? 0.25 : 1);
-        context.fillStyle = theme.group(grouping, group);
-        this.fillBetween(context, heights[group], heights[group + 1], events.length);
+    const values = new Float64Array(grouping.size);
+    for (const [events, alpha] of [[high, 115], [low, 255]]) {
+      const colors = Array.from(values, (_, group) =>
+        packColor(parseColor(theme.group(grouping, group)), 1, this.page.isDimmed(group) ? alpha / 4 : alpha));
+      for (let column = 0; column < events.length; column += 1) {
+        if (column === 0 || events[column] !== events[column - 1]) grouping.at(events[column], values);
+        this.drawColumn(sheet, column, values, colors);
       }
     }
-    context.globalAlpha = 1;
   }
 
-  /** The y of every boundary between groups, column by column; the lowest first. */
-  stack(grouping, events) {
-    const heights = Array.from({ length: grouping.size + 1 }, () => new Float32Array(events.length));
-    const values = new Float64Array(grouping.size);
-    for (let column = 0; column < events.length; column += 1) {
-      if (column === 0 || events[column] !== events[column - 1]) grouping.at(events[column], values);
-      let sum = 0;
-      heights[0][column] = this.yOf(0);
-      for (let group = 0; group < grouping.size; group += 1) heights[group + 1][column] = this.yOf((sum += values[group]));
+  drawColumn(sheet, column, values, colors) {
+    let sum = 0;
+    let bottom = sheet.height;
+    for (let group = 0; group < values.length; group += 1) {
+      sum += values[group];
+      const top = Math.min(Math.max(sheet.height - Math.round((sum * sheet.height) / this.top), 0), bottom);
+      sheet.fill(column, top, bottom, colors[group]);
+      bottom = top;
     }
-    return heights;
-  }
-
-  fillBetween(context, below, above, width) {
-    const step = 1 / this.ratio;
-    const { left } = this.plot;
-    context.beginPath();
-    context.moveTo(left, below[0]);
-    for (let column = 0; column < width; column += 1) {
-      context.lineTo(left + column * step, above[column]);
-      context.lineTo(left + (column + 1) * step, above[column]);
-    }
-    for (let column = width - 1; column >= 0; column -= 1) {
-      context.lineTo(left + (column + 1) * step, below[column]);
-      context.lineTo(left + column * step, below[column]);
-    }
-    context.fill();
   }
 
   drawLine(context, events, values, color, dashes, lineWidth) {
@@ -234,7 +231,7 @@ class UsageView extends CanvasView {
     context.setLineDash([]);
   }
 
-  /** What is selected, the moment, the peak, failures, and the range that is being drawn. */
+  /** The moment, the peak, failures, and the range that is being drawn. */
   drawMarks(context) {
     const { plot, page } = this;
     context.save();
@@ -271,7 +268,7 @@ class UsageView extends CanvasView {
     context.rect(plot.left, 0, plot.width, this.height);
     context.clip();
     context.fillStyle = theme.colors.accent;
-    context.globalAlpha = 0.13;
+    context.globalAlpha = 0.08;
     context.fillRect(left, plot.top, Math.max(right - left, 1), plot.height);
     context.globalAlpha = 1;
     context.fillRect(left, plot.top - 4, Math.max(right - left, 2), 4);
@@ -385,7 +382,7 @@ class UsageView extends CanvasView {
   /** The block under a point, when blocks are drawn one by one; otherwise -1. */
   blockAt(x, y) {
     if (this.page.grouping.by !== "block" || !this.bands) return -1;
-    return this.bands.blockAt(Math.floor((x - this.plot.left) * this.ratio), Math.floor((y - this.plot.top) * this.ratio));
+    return this.bands.at(Math.floor((x - this.plot.left) * this.ratio), Math.floor((y - this.plot.top) * this.ratio));
   }
 
   leave() {
