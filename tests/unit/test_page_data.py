@@ -143,7 +143,7 @@ def test_a_recording_is_cut_by_its_chunks_and_its_totals(tmp_path: Path) -> None
         assert sum(count for _, _, count in trace.store.event_chunks()) == trace.event_count  # type: ignore[attr-defined]
         window = window_of(trace, most=1000)
         assert not window.is_whole and payload_of(trace, window).events <= 1000
-        late = window_of(trace, trace.duration_ns // 2)
+        late = window_of(trace, list(trace.events())[trace.event_count // 2].time_ns)
         head, _ = unpacked(page_html(payload_of(trace, late)))
         carried = head["carried"]
         assert isinstance(carried, list) and sum(nbytes for _, nbytes, _ in carried) in (2**20, 2**20 + 4096)
@@ -160,3 +160,11 @@ def test_a_recording_is_cut_by_its_chunks_and_its_totals(tmp_path: Path) -> None
 )
 def test_windows_are_written_with_units(text: str, times: tuple[int, int | None]) -> None:
     assert parse_window(text) == times
+
+
+def test_a_window_of_a_trace_is_a_window_on_the_page(recording: Path) -> None:
+    with tm.trace.open(recording) as trace:
+        part = trace.window(trace.duration_ns // 2, trace.duration_ns)
+        assert window_of(part)[:2] == (trace.duration_ns // 2, trace.duration_ns)
+        assert payload_of(part).events <= payload_of(trace).events
+        assert part.bounds == (trace.duration_ns // 2, trace.duration_ns) and window_of(trace).is_whole

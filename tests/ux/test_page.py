@@ -290,6 +290,34 @@ def test_the_flame_graph_adds_up(serving: OpenedPage, recording: Trace) -> None:
     assert serving.ask("state()")["found"]["blocks"] == 4
 
 
+def test_the_flame_graph_is_worked_with_keys(serving: OpenedPage) -> None:
+    serving.page.locator("#flame").focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowRight", "ArrowLeft", "ArrowDown", "Enter"):
+        serving.page.keyboard.press(key)
+    found = serving.ask("state()")["found"]
+    assert found["blocks"] > 0 and "kv-cache" in serving.page.locator("#readout").inner_text()
+    marked = {serving.ask("block(argument)", block)["tag"] for block in serving.ask("table()")}
+    assert marked == {"kv-cache"}
+
+
+def test_counters_of_bytes_can_be_shown_as_lines(serving: OpenedPage) -> None:
+    row = serving.page.locator("#legend button", has_text="process.resident_bytes")
+    before = serving.colors("usage")
+    assert "dimmed" in (row.get_attribute("class") or "")
+    row.click()
+    assert serving.colors("usage") != before and serving.errors == []
+
+
+def test_neighbours_in_the_map_are_selected_with_keys(serving: OpenedPage) -> None:
+    chosen = []
+    for _ in range(4):
+        serving.page.keyboard.press("]")
+        chosen.append(serving.ask("block(argument)", serving.ask("state()")["selected"])["address"])
+    assert chosen == sorted(chosen) and len(set(chosen)) == 4
+    serving.page.keyboard.press("[")
+    assert serving.ask("block(argument)", serving.ask("state()")["selected"])["address"] == chosen[-2]
+
+
 def test_the_chart_zooms_by_drawing_over_it_and_by_keys(serving: OpenedPage) -> None:
     whole = serving.ask("state()")
     box = serving.page.locator("#usage").bounding_box()
@@ -384,6 +412,22 @@ def test_names_are_text_and_never_html(show: Callable[..., OpenedPage], tmp_path
     assert page.page.locator("img, svg, iframe, [onerror], [onload]").count() == 0
     assert page.page.locator("script").count() == 1 and page.errors == []
     assert [url.partition(":")[0] for url in page.requests] == ["file"]
+
+
+def test_numbers_past_all_bounds_neither_hang_nor_break_the_page(
+    show: Callable[..., OpenedPage], tmp_path: Path
+) -> None:
+    path = tmp_path / "wild.csv"
+    rows = ["1,00:00:00.000001,allocate,0xffffffffffffff00,9223372036854775807,0x0"]
+    rows += [f"2,00:00:0{number}.000001,allocate,0x{number}{'f' * 15},100,0xffffffffffffffff" for number in range(1, 9)]
+    rows += ["999999999999999999,23:59:59.999999999,free,0x1fffffffffffffff,100,0x0"]
+    path.write_text("\n".join(["Thread,Time,Action,Pointer,Size,Stream", *rows, ""]))
+    page = show(path)
+    for key in ("4", "+", "+", "+", "End", "Home", "s", "]", "0"):
+        page.page.keyboard.press(key)
+        page.settle()
+    assert page.ask("summary()")["events"] == 10 and page.errors == []
+    assert "thread 999999999999999999" in page.page.evaluate("(tensormem.goTo(9), document.body.innerText)")
 
 
 def test_the_policy_of_the_page_stops_what_is_not_ours(serving: OpenedPage) -> None:

@@ -2,6 +2,7 @@
 // hatched, pages underlined. Small regions share rows. Must not know: how regions are found.
 
 const GUTTER = 116;
+const MOST_ROWS_LAID = 10_000; // then the rows are too short in any case
 const LEAST_ROW = 11, MOST_ROW = 24, ROW_GAP = 4;
 
 class AddressMapView extends CanvasView {
@@ -52,7 +53,9 @@ class AddressMapView extends CanvasView {
     for (const region of regions) {
       const size = region.end - region.start;
       if (size > rowBytes / 2) {
-        for (let start = region.start; start < region.end; start += rowBytes) {
+        const count = Math.ceil(size / rowBytes);
+        for (let place = 0; place < count && rows.length < MOST_ROWS_LAID; place += 1) {
+          const start = region.start + place * rowBytes;
           const end = Math.min(start + rowBytes, region.end);
           rows.push({ label: this.label_(start), pieces: [{ region, start, end, x: GUTTER, width: ((end - start) / rowBytes) * width }] });
         }

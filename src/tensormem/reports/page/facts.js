@@ -155,10 +155,11 @@ function drawLegend(root, page, event) {
   });
   const total = element("div", "total", element("span", "name", "in use"), element("span", "number", formatBytes(model.totalAt(event))));
   const parts = [total, ...rows.reverse()];
-  if (model.held) {
-    const row = element("button", page.shows("held") ? "" : "dimmed", element("i", "dash"), element("span", "name", "held from the system"),
-      element("span", "number", formatBytes(event < 0 ? 0 : model.held[event])));
-    row.addEventListener("click", () => page.toggle("held"));
+  for (const line of model.lines) {
+    const row = element("button", page.shows(line.name) ? "" : "dimmed", element("i", line.isCounter ? "dots" : "dash"),
+      element("span", "name", line.name), element("span", "number", formatBytes(event < 0 ? 0 : line.values[event])));
+    row.title = `${line.name}: click to ${page.shows(line.name) ? "hide" : "show"}`;
+    row.addEventListener("click", () => page.toggle(line.name));
     parts.push(row);
   }
   if (page.found) {

@@ -34,7 +34,13 @@ class FlameView extends CanvasView {
     this.by = "tag";
     this.of = "peak";
     this.boxes = [];
-    canvas.addEventListener("click", (event) => this.pick(event.offsetX, event.offsetY));
+    canvas.addEventListener("click", (event) => this.pick(this.boxAt(event.offsetX, event.offsetY)?.node));
+    canvas.addEventListener("keydown", (event) => this.key(event));
+    canvas.addEventListener("focus", () => this.invalidate());
+    canvas.addEventListener("blur", () => {
+      readout.hide();
+      this.invalidate();
+    });
   }
 
   open(model) {
@@ -91,7 +97,7 @@ class FlameView extends CanvasView {
       sum.count += 1;
     }
     for (const { block, nbytes, count } of sums.values()) this.grow(this.pathOf(block), nbytes, count);
-    this.focus = this.root;
+    this.focus = this.current = this.root;
     this.invalidate();
   }
 
@@ -166,8 +172,9 @@ class FlameView extends CanvasView {
     this.boxes.push({ node, x, y, width });
     context.fillStyle = this.colorOf(node, path);
     context.fillRect(x, y, Math.max(width - 1, 0.8), this.row - 1);
-    if (isMarked && path.length) {
-      context.strokeStyle = theme.colors.accent;
+    const isCurrent = node === this.current && document.activeElement === this.canvas;
+    if ((isMarked && path.length) || isCurrent) {
+      context.strokeStyle = isCurrent ? theme.colors.ink : theme.colors.accent;
       context.lineWidth = 2;
       context.strokeRect(x + 1, y + 1, Math.max(width - 3, 1), this.row - 3);
     }
@@ -180,7 +187,7 @@ class FlameView extends CanvasView {
     if (path.length === 0) return theme.colors.line;
     if (this.by === "tag") {
       if (path.length < 3) return path.length === 1 ? theme.colors.faint : theme.colors.line;
-      if (node.above.children.get(node.name) !== node) return theme.colors.faint;
+      if (!this.isReal(node)) return theme.colors.faint;
       return this.page.colorOfTag(path.slice(2).join("/"), path[2]);
     }
     let hash = 0;
@@ -192,21 +199,48 @@ class FlameView extends CanvasView {
     return this.boxes.find((box) => x >= box.x && x < box.x + box.width && y >= box.y && y < box.y + this.row);
   }
 
-  /** What is clicked fills the width, and its blocks are marked everywhere. */
-  pick(x, y) {
-    const box = this.boxAt(x, y);
-    if (!box || (box.node.above && box.node.above.children.get(box.node.name) !== box.node)) return;
-    this.focus = box.node;
-    const { path } = box.node;
+  /** Whether a node is a box of its own, and not the one that gathers those too thin to draw. */
+  isReal(node) {
+    return !node.above || node.above.children.get(node.name) === node;
+  }
+
+  /** What is picked fills the width, and its blocks are marked everywhere. */
+  pick(node) {
+    if (!node || !this.isReal(node)) return;
+    this.focus = this.current = node;
+    const { path } = node;
     const isBelow = (block) => this.pathOf(block).slice(0, path.length).join("\n") === path.join("\n");
     this.page.mark(path.length ? path[path.length - 1] : "", path.length ? isBelow : null);
     this.invalidate();
   }
 
+  /** Arrows go from box to box, Enter picks. */
+  key(event) {
+    const node = this.current ?? this.root;
+    const inOrder = (one) => [...(one?.children.values() ?? [])].sort((first, second) => second.nbytes - first.nbytes);
+    const beside = (step) => {
+      const all = inOrder(node.above);
+      return all[all.indexOf(node) + step];
+    };
+    const moves = { ArrowUp: () => node.above, ArrowDown: () => inOrder(node)[0], ArrowLeft: () => beside(-1), ArrowRight: () => beside(1) };
+    if (event.key !== "Enter" && !moves[event.key]) return;
+    event.preventDefault();
+    event.stopPropagation();
+    if (event.key === "Enter") this.pick(node);
+    else this.current = moves[event.key]() ?? node;
+    this.drawNow();
+    const box = this.boxes.find((one) => one.node === this.current);
+    const edge = this.canvas.getBoundingClientRect();
+    if (box) readout.show(this.linesOf(box.node), edge.left + box.x, edge.top + box.y + this.row - 12);
+  }
+
   hover(x, y) {
     const box = this.model ? this.boxAt(x, y) : null;
     if (!box) return null;
-    const { node } = box;
+    return this.linesOf(box.node);
+  }
+
+  linesOf(node) {
     const part = (100 * node.nbytes) / this.root.nbytes;
     return [node.name, `${formatBytes(node.nbytes)} · ${threeDigits(part)} % · ${plural(node.count, "block")}`];
   }

@@ -4,6 +4,7 @@
 const KINDS = ["", "allocate", "deallocate", "map", "unmap", "move", "copy", "use", "fail", "tag begins", "tag ends",
   "counter", "resource made", "resource gone"];
 const ALLOCATE = 1, DEALLOCATE = 2, MAP = 3, UNMAP = 4, FAIL = 8, COUNTER = 11;
+const MOST_COUNTERS = 3;
 const SLICE = 1 << 17;
 const STRIDE = 256; // events between two check points, and under one summary
 
@@ -47,7 +48,9 @@ class Model {
     const model = new Model(data.head, await readColumns(data));
     await model.findBlocks();
     await model.addUp();
+    model.lines = [];
     await model.addUpHeld();
+    await model.readCounters();
     model.findLeaks();
     await pause();
     return model;
@@ -184,9 +187,27 @@ class Model {
       held[event] = Math.max(out, 0);
       differs ||= held[event] !== this.total[event];
     });
-    if (differs) {
-      this.held = held;
-      this.heldSummary = new Summary(held);
+    if (!differs) return;
+    this.held = held;
+    this.lines.push({ name: "held from the system", values: held, summary: new Summary(held) });
+  }
+
+  /** Counters of bytes, such as what is resident of the process, as lines beside the usage. */
+  async readCounters() {
+    const { kind, tag, other } = this.events;
+    const lines = new Map();
+    await this.forEach((event) => {
+      if (kind[event] !== COUNTER) return;
+      const name = this.tagName(tag[event]);
+      if (!name.endsWith("_bytes") || (!lines.has(name) && lines.size >= MOST_COUNTERS)) return;
+      if (!lines.has(name)) lines.set(name, { values: new Float64Array(this.count), from: 0, value: 0 });
+      const line = lines.get(name);
+      line.values.fill(line.value, line.from, event);
+      [line.from, line.value] = [event, other[event]];
+    });
+    for (const [name, { values, from, value }] of lines) {
+      values.fill(value, from);
+      this.lines.push({ name, values, summary: new Summary(values), isCounter: true });
     }
   }
 

@@ -9,7 +9,7 @@ const FLAME_OF = { peak: "Peak", moment: "Moment", all: "All", leaked: "Left" };
 const KEYS = [
   ["← →", "one event; Shift: 100"], ["Home End", "first and last event"], ["p", "to the peak"],
   ["+ −", "zoom around the moment"], ["a d", "move the chart"], ["0", "show everything"],
-  ["1 2 3 4", "how it is stacked"], ["s", "select the event's block"],
+  ["1 2 3 4", "how it is stacked"], ["s", "select the event's block"], ["[ ]", "select its neighbour"],
   ["/", "search"], ["Esc", "clear search and selection"], ["t", "light or dark"], ["?", "these keys"],
 ];
 
@@ -35,6 +35,7 @@ class Page {
     this.groupings = new Map();
     this.loads += 1;
     this.model = model;
+    this.hidden = new Set(model.lines.filter((line) => line.isCounter).map((line) => line.name));
     this.moment = model.peak.event;
     this.selected = -1;
     this.found = null;
@@ -74,7 +75,7 @@ class Page {
     byId("source").title = head.source;
     document.title = `${name} - tensormem`;
     const formats = { tmt: "recording", torch: "PyTorch snapshot", rmm: "RMM log", lifetimes: "lifetimes" };
-    const began = head.wall_ns ? ` of ${new Date(head.wall_ns / 1e6).toISOString().slice(0, 16).replace("T", " ")} UTC` : "";
+    const began = Math.abs(head.wall_ns ?? Infinity) < 8.64e21 ? ` of ${new Date(head.wall_ns / 1e6).toISOString().slice(0, 16).replace("T", " ")} UTC` : "";
     byId("about").textContent = `${formats[head.format] ?? head.format}${began}`;
     drawTiles(byId("tiles"), this);
     this.notice();
@@ -207,6 +208,14 @@ class Page {
     this.selected = block;
     this.tables.markSelected();
     this.refresh();
+  }
+
+  /** The block before or behind the selected one, by address, among those of the moment. */
+  selectBeside(step) {
+    const blocks = this.map.state?.regions.flatMap((region) => region.blocks) ?? [];
+    if (!blocks.length) return;
+    const at = blocks.indexOf(this.selected);
+    this.select(blocks[at < 0 ? (step > 0 ? 0 : blocks.length - 1) : (at + step + blocks.length) % blocks.length]);
   }
 
   search(text) {
@@ -361,6 +370,7 @@ class Page {
       Home: () => this.goTo(0), End: () => this.goTo(Infinity), p: () => this.goTo(this.model.peak.event),
       "+": () => this.zoomMoment(0.5), "=": () => this.zoomMoment(0.5), "-": () => this.zoomMoment(2), 0: () => this.usage.reset(),
       a: () => this.usage.pan(-0.25), d: () => this.usage.pan(0.25), s: () => this.select(this.model.blockOf[this.moment]),
+      "[": () => this.selectBeside(-1), "]": () => this.selectBeside(1),
       1: () => this.setBy("space"), 2: () => this.setBy("tag"), 3: () => this.setBy("resource"), 4: () => this.setBy("block"),
       "/": () => byId("search").focus(), Escape: () => this.clear(), t: () => this.switchTheme(), "?": () => this.showKeys(),
     };

@@ -56,7 +56,9 @@ function decimalTicks(low, high, most) {
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = Math.max(1, [1, 2, 5, 10].map((digit) => digit * power).find((size) => size >= rough));
   const ticks = [];
-  for (let tick = Math.ceil(low / step) * step; tick <= high; tick += step) ticks.push(tick);
+  const first = Math.ceil(low / step) * step;
+  // Counted, because numbers past 2^53 do not grow by a small step.
+  for (let place = 0; place <= most + 1 && first + place * step <= high; place += 1) ticks.push(first + place * step);
   return ticks;
 }
 
@@ -64,7 +66,7 @@ function decimalTicks(low, high, most) {
 function binaryTicks(high, most) {
   const step = 2 ** Math.max(0, Math.ceil(Math.log2(Math.max(high, 1) / most)));
   const ticks = [];
-  for (let tick = 0; tick <= high; tick += step) ticks.push(tick);
+  for (let place = 0; place <= most && place * step <= high; place += 1) ticks.push(place * step);
   return ticks;
 }
 

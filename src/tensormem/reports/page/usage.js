@@ -148,24 +148,24 @@ class UsageView extends CanvasView {
     context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
     const width = Math.round(plot.width * this.ratio);
     const columns = this.columnsOf(model.summary, width);
-    const held = model.held && page.shows("held") ? this.columnsOf(model.heldSummary, width) : null;
-    this.top = this.topOf(columns, held);
+    const lines = model.lines.filter((line) => page.shows(line.name)).map((line) => ({ ...line, ...this.columnsOf(line.summary, width) }));
+    this.top = this.topOf(columns, lines);
     this.drawGrid(context);
     if (page.selected >= 0) this.drawSpan(context, page.selected);
     const sheet = new Sheet(width, Math.round(plot.height * this.ratio));
     if (page.grouping.by === "block") this.bands = drawBlockBands(this, sheet, columns);
     else this.drawGroups(sheet, columns);
     sheet.layOn(context, plot.left, plot.top, plot.width, plot.height);
-    if (held) this.drawLine(context, held.high, model.held, theme.colors.ink, [5, 4], 1.2);
+    for (const line of lines) this.drawLine(context, line.high, line.values, theme.colors.ink, line.isCounter ? [1.5, 3] : [5, 4], 1.2);
     const { found } = page;
     if (found) this.drawLine(context, this.columnsOf(found.summary, width).high, found.total, theme.colors.accent, [], 2);
     this.drawAxis(context);
   }
 
-  topOf({ high }, held) {
+  topOf({ high }, lines) {
     let top = 0;
     for (const event of high) top = Math.max(top, this.model.totalAt(event));
-    for (const event of held?.high ?? []) if (event >= 0) top = Math.max(top, this.model.held[event]);
+    for (const line of lines) for (const event of line.high) if (event >= 0) top = Math.max(top, line.values[event]);
     return Math.max(top, 1) * 1.06;
   }
 
