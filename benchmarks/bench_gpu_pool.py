@@ -14,8 +14,8 @@ def measure(say: Callable[[str], None]) -> list[Row]:
 QUESTION = Question(
     name="gpu_pool",
     title="GPU pool (C++): what it adds",
-    asks="One block is given back on a stream of the simulated GPU and one of its size is taken, with so many blocks of "
-    "as many sizes out. The pool does not ask the driver, so its figure is all that it adds; the other one is the "
+    asks="One block is given back on a stream of the simulated GPU and one of its size is taken, with so many blocks "
+    "of as many sizes out. The pool does not ask the driver, so its figure is all that it adds; the other one is the "
     "simulated driver's with our checks, and says nothing about a GPU.",
     case_label="live blocks",
     metrics=[Metric("ns", "time per allocate and deallocate (ns)")],

@@ -22,7 +22,10 @@ _ALONE = (
 _COLORS = """([id, left, top, width, height]) => {
   const canvas = document.getElementById(id);
   const box = [left, top, width || canvas.clientWidth, height || canvas.clientHeight];
-  const { data } = canvas.getContext("2d").getImageData(...box.map((side) => Math.round(side * devicePixelRatio)));
+  const [x, y, columns, rows] = box.map((side) => Math.round(side * devicePixelRatio));
+  const copy = new OffscreenCanvas(columns, rows).getContext("2d", { willReadFrequently: true });
+  copy.drawImage(canvas, -x, -y);
+  const { data } = copy.getImageData(0, 0, columns, rows);
   const counts = new Map();
   for (let at = 0; at < data.length; at += 4) {
     if (data[at + 3] < 128) continue;

@@ -111,6 +111,11 @@ class Trace:
         return self._store
 
     @property
+    def bounds(self) -> tuple[int, int]:
+        """From when up to and without when `events` tells, in nanoseconds."""
+        return self._bounds
+
+    @property
     def event_count(self) -> int:
         """How many events the whole trace has."""
         return self._store.event_count

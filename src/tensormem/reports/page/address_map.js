@@ -2,6 +2,7 @@
 // hatched, pages underlined. Small regions share rows. Must not know: how regions are found.
 
 const GUTTER = 116;
+const MOST_ROWS_LAID = 10_000; // then the rows are too short in any case
 const LEAST_ROW = 11, MOST_ROW = 24, ROW_GAP = 4;
 
 class AddressMapView extends CanvasView {
@@ -52,7 +53,9 @@ class AddressMapView extends CanvasView {
     for (const region of regions) {
       const size = region.end - region.start;
       if (size > rowBytes / 2) {
-        for (let start = region.start; start < region.end; start += rowBytes) {
+        const count = Math.ceil(size / rowBytes);
+        for (let place = 0; place < count && rows.length < MOST_ROWS_LAID; place += 1) {
+          const start = region.start + place * rowBytes;
           const end = Math.min(start + rowBytes, region.end);
           rows.push({ label: this.label_(start), pieces: [{ region, start, end, x: GUTTER, width: ((end - start) / rowBytes) * width }] });
         }
@@ -96,7 +99,6 @@ class AddressMapView extends CanvasView {
   }
 
   drawBlocks(context, piece, y) {
-    const { grouping } = this.page;
     const scale = piece.width / (piece.end - piece.start);
     let drawn = -1;
     for (let at = this.firstBehind(piece); at < piece.region.blocks.length; at += 1) {
@@ -108,12 +110,12 @@ class AddressMapView extends CanvasView {
       if (right < drawn + 0.4 && !this.isMarked(block)) continue; // many on one pixel: one of them is enough
       drawn = right;
       context.globalAlpha = this.page.isDimmedBlock(block) ? 0.2 : 1;
-      context.fillStyle = theme.group(grouping, this.page.colorGroup(block));
+      context.fillStyle = this.page.colorOf(block);
       const gap = right - left > 4 ? 1 : 0;
       context.fillRect(left, y, Math.max(right - left - gap, 0.6), this.rowHeight);
       if (this.rowHeight >= 13 && right - left > 46) {
         context.fillStyle = "#ffffff";
-        this.label(this.page.blockLabel(block), left + 4, y + this.rowHeight / 2 + 4, right - left - 8);
+        this.label(this.page.mapLabel(block), left + 4, y + this.rowHeight / 2 + 4, right - left - 8);
       }
     }
     context.globalAlpha = 1;

@@ -18,6 +18,9 @@ class Addresses {
     for (let scale = 1; this.isKnown && scale <= high - low; scale *= 65536) {
       this.order = sortByDigit(this.order, this.start, low, scale);
     }
+    // In that order too, because every step looks at all of them.
+    this.begins = taken(blocks.start, this.order);
+    this.ends = taken(blocks.end, this.order);
   }
 
   /** Every mapped piece of address range with the events of its beginning and end. */
@@ -56,8 +59,8 @@ class Addresses {
     const mine = [];
     const containers = [];
     for (let place = 0; place < this.order.length; place += 1) {
+      if (this.begins[place] > event || this.ends[place] <= event) continue;
       const block = this.order[place];
-      if (!model.isLive(block, event)) continue;
       if (model.depthOf(block) === 0) mine.push(block);
       else containers.push({ start: this.start[block], end: this.start[block] + model.bytesOf(block), resource: model.events.resource[model.blocks.event[block]] });
     }

@@ -1,97 +1,93 @@
 // Owns: usage drawn block by block: a band for each of the largest blocks in sight, from its beginning to its end, lying
-// on those that are older; the rest is one grey band below. Pixels are written by hand, and which block each belongs to
-// is kept, so that the cost is that of the picture and not of the trace. Must not know: what is picked and why.
+// on those that are older; the rest is one grey band on top. Which block a pixel belongs to is kept, so that the cost is
+// that of the picture and not of the trace. Must not know: what is picked and why.
 
-const MOST_BANDS = 1500;
+const MOST_BANDS = 3000;
+
+/** Where blocks begin and end on an axis, for all blocks at once. */
+function spansOf(model, axis) {
+  model.spans ??= {};
+  if (axis === "events") return { from: model.blocks.start, to: model.blocks.end };
+  if (!model.spans.from) {
+    const { blocks } = model;
+    model.spans = { from: new Float64Array(blocks.count), to: new Float64Array(blocks.count) };
+    for (let block = 0; block < blocks.count; block += 1) {
+      model.spans.from[block] = model.startOf(block);
+      model.spans.to[block] = model.endOf(block);
+    }
+  }
+  return model.spans;
+}
 
 /** The blocks that cover most of the picture, by when they began. */
 function largestInSight(view) {
   const { model } = view;
   const { blocks } = model;
-  const first = view.eventAfter(view.from) - 1;
-  const last = view.eventAfter(view.to);
+  const { from, to } = spansOf(model, view.axis);
+  const least = (view.to - view.from) / 4000;
   const weights = new Float64Array(blocks.count);
-  const counts = new Uint32Array(1024);
+  const counts = new Uint32Array(2048);
   for (let block = 0; block < blocks.count; block += 1) {
-    if (blocks.end[block] <= first || blocks.start[block] > last || model.depthOf(block) !== 0) continue;
-    const width = Math.min(view.xOfEvent(blocks.end[block]), view.width) - Math.max(view.xOfEvent(blocks.start[block]), 0);
-    weights[block] = Math.max(width, 0.25) * (model.bytesOf(block) + 1);
+    if (to[block] < view.from || from[block] > view.to || model.depthOf(block) !== 0) continue;
+    const width = Math.min(to[block], view.to) - Math.max(from[block], view.from);
+    weights[block] = Math.max(width, least) * (model.bytesOf(block) + 1);
     counts[bucketOf(weights[block])] += 1;
   }
-  let least = counts.length - 1;
-  for (let taken = 0; least > 0 && taken + counts[least] <= MOST_BANDS; least -= 1) taken += counts[least];
+  let lowest = counts.length - 1;
+  for (let sum = counts[lowest]; lowest > 0 && sum + counts[lowest - 1] <= MOST_BANDS; lowest -= 1) sum += counts[lowest - 1];
   const chosen = [];
+  const rest = [];
   for (let block = 0; block < blocks.count; block += 1) {
-    if (weights[block] > 0 && bucketOf(weights[block]) > least) chosen.push(block);
+    if (weights[block] === 0) continue;
+    const bucket = bucketOf(weights[block]);
+    if (bucket >= lowest) chosen.push(block);
+    else if (bucket === lowest - 1 && rest.length < MOST_BANDS) rest.push(block);
   }
-  // One size many times over: all of them in one bucket, and no room for all.
-  for (let block = 0; block < blocks.count && chosen.length < MOST_BANDS; block += 1) {
-    if (weights[block] > 0 && bucketOf(weights[block]) === least) chosen.push(block);
-  }
+  // One size many times over is one bucket, and there is no room for all of it.
+  chosen.push(...rest.slice(0, Math.max(MOST_BANDS - chosen.length, 0)));
   return chosen.sort((one, two) => blocks.start[one] - blocks.start[two]);
 }
 
 function bucketOf(weight) {
-  return Math.min(Math.max(Math.floor(Math.log2(weight) * 8) + 64, 0), 1023);
+  return Math.min(Math.max(Math.floor(Math.log2(weight) * 16) + 256, 0), 2047);
 }
 
-function parseColor(color) {
-  const number = parseInt(color.slice(1), 16);
-  return [number >> 16, (number >> 8) & 255, number & 255];
-}
-
-function packColor([red, green, blue], factor, alpha = 255) {
-  const part = (value) => Math.max(0, Math.min(255, Math.round(value * factor)));
-  return ((alpha << 24) | (part(blue) << 16) | (part(green) << 8) | part(red)) >>> 0;
-}
-
-function drawBlockBands(view, context, { high }) {
-  const { model, page, plot, ratio } = view;
-  const [width, height] = [high.length, Math.round(plot.height * ratio)];
+/** Draws the bands into a sheet; `at(column, row)` of what it gives is the block of a pixel, or -1. */
+function drawBlockBands(view, sheet, { high }) {
+  const { model, page } = view;
+  const { width, height } = sheet;
+  const { start, end } = model.blocks;
+  const groups = page.colorGrouping;
+  const palette = Array.from({ length: groups.size }, (_, group) => parseColor(theme.group(groups, group)));
   const chosen = largestInSight(view);
-  const tags = page.groupingBy("tag");
-  const palette = Array.from({ length: tags.size + 1 }, (_, group) => parseColor(theme.group(tags, Math.min(group, tags.size - 1))));
-  const fills = chosen.map((block) => packColor(palette[tags.ofBlock[block]] ?? palette[0], 0.82 + ((block * 7) % 5) * 0.07, page.isDimmedBlock(block) ? 60 : 255));
-  const edges = chosen.map((block) => packColor(palette[tags.ofBlock[block]] ?? palette[0], 0.6));
   const rest = packColor(parseColor(theme.groups[MOST_GROUPS - 1]), 1, 120);
-  const image = new ImageData(width, height);
-  const pixels = new Uint32Array(image.data.buffer);
+  const fills = new Map(chosen.map((block) => [block, bandColor(page, block, palette)]));
   const owners = new Int32Array(width * height).fill(-1);
-  const scale = height / view.top;
+  const rowOf = (nbytes) => Math.min(Math.max(height - Math.round((nbytes * height) / view.top), 0), height);
+  let active = [];
+  let next = 0;
   for (let column = 0; column < width; column += 1) {
     const event = high[column];
-    let sum = model.totalAt(event);
-    for (const block of chosen) if (model.isLive(block, event)) sum -= model.bytesOf(block);
-    fillColumn(pixels, owners, width, column, height - Math.round(sum * scale), height, rest, rest, -1);
-    for (let place = 0; place < chosen.length; place += 1) {
-      const block = chosen[place];
-      if (!model.isLive(block, event)) continue;
-      const bottom = height - Math.round(sum * scale);
-      sum += model.bytesOf(block);
-      const top = Math.max(height - Math.round(sum * scale), 0);
-      fillColumn(pixels, owners, width, column, top, bottom, fills[place], edges[place], block);
+    while (next < chosen.length && start[chosen[next]] <= event) active.push(chosen[next++]);
+    active = active.filter((block) => end[block] > event);
+    let sum = 0;
+    let bottom = height;
+    for (const block of active) {
+      const top = rowOf((sum += model.bytesOf(block)));
+      const [fill, edge] = fills.get(block);
+      sheet.fill(column, top, bottom, fill);
+      if (bottom - top > 3) sheet.fill(column, top, top + 1, edge);
+      for (let row = top; row < bottom; row += 1) owners[row * width + column] = block;
+      bottom = top;
     }
+    sheet.fill(column, rowOf(model.totalAt(event)), bottom, rest);
   }
-  outline(pixels, owners, width, page.selected, packColor(parseColor(theme.colors.accent), 1));
-  const sheet = new OffscreenCanvas(width, height);
-  sheet.getContext("2d").putImageData(image, 0, 0);
-  context.drawImage(sheet, plot.left, plot.top, plot.width, plot.height);
-  return {
-    chosen,
-    blockAt: (column, row) => (column < 0 || column >= width || row < 0 || row >= height ? -1 : owners[row * width + column]),
-  };
+  return { chosen, at: (column, row) => (column < 0 || column >= width || row < 0 || row >= height ? -1 : owners[row * width + column]) };
 }
 
-function fillColumn(pixels, owners, width, column, top, bottom, fill, edge, block) {
-  for (let row = top; row < bottom; row += 1) {
-    pixels[row * width + column] = row === top && bottom - top > 3 ? edge : fill;
-    owners[row * width + column] = block;
-  }
-}
-
-function outline(pixels, owners, width, block, color) {
-  if (block < 0) return;
-  for (let at = 0; at < owners.length; at += 1) {
-    if (owners[at] === block) pixels[at] = color;
-  }
+function bandColor(page, block, palette) {
+  if (block === page.selected) return [packColor(parseColor(theme.colors.accent), 1), packColor(parseColor(theme.colors.accent), 0.7)];
+  const color = palette[page.colorGroup(block)];
+  const alpha = page.isDimmedBlock(block) ? 60 : 255;
+  return [packColor(color, 0.82 + ((block * 7) % 5) * 0.07, alpha), packColor(color, 0.6, alpha)];
 }

@@ -24,6 +24,7 @@ SCRIPTS = (
     "grouping.js",
     "searching.js",
     "canvas.js",
+    "sheet.js",
     "block_bands.js",
     "usage.js",
     "overview.js",

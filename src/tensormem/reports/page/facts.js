@@ -13,7 +13,7 @@ function drawTiles(root, page) {
   const { model } = page;
   const { peak, leaked, largest, head } = model;
   const tiles = [tile("Peak", formatBytes(peak.nbytes), peakDetail(page), { click: () => page.goTo(peak.event) })];
-  tiles.push(tile("Never given back", formatBytes(leaked.nbytes), leaked.count ? `${formatCount(leaked.count)} ${leaked.count === 1 ? "block" : "blocks"}${model.isWindow ? " at the end of the window" : ""}` : "no block",
+  tiles.push(tile("Never given back", formatBytes(leaked.nbytes), leaked.count ? `${plural(leaked.count, "block")}${model.isWindow ? " at the end of the window" : ""}` : "no block",
     { kind: leaked.count && !model.isWindow ? "alarm" : "", click: () => page.showTable("leaked") }));
   if (largest >= 0) {
     tiles.push(tile("Largest block", formatBytes(model.bytesOf(largest)), page.blockLabel(largest), { click: () => page.select(largest) }));
@@ -32,10 +32,11 @@ function peakDetail(page) {
   const { model } = page;
   if (!model.blocks.count && !model.before) return "nothing was allocated";
   const tags = page.groupingBy("tag");
+  const when = `at ${formatMoment(model.timeAt(model.peak.event), model.unit, model.end - model.start)}`;
+  if (!tags.tellsApart) return `${when} · ${plural(model.liveCount(model.peak.event), "block")}`;
   const values = tags.at(model.peak.event);
   const first = values.indexOf(Math.max(...values));
-  const part = (100 * values[first]) / Math.max(model.peak.nbytes, 1);
-  return `at ${formatMoment(model.timeAt(model.peak.event), model.unit, model.end - model.start)} · ${threeDigits(part)} % ${tags.names[first] ?? ""}`;
+  return `${when} · ${threeDigits((100 * values[first]) / Math.max(model.peak.nbytes, 1))} % ${tags.names[first]}`;
 }
 
 function heldTile(model) {
@@ -50,11 +51,18 @@ function factList(facts) {
   return element("dl", "", ...shown.flatMap(([name, value]) => [element("dt", "", name), element("dd", "", value)]));
 }
 
+/** The end of a path, which is what tells files apart. */
+function shortPath(path) {
+  const parts = path.split("/");
+  return parts.length > 3 ? `…/${parts.slice(-2).join("/")}` : path;
+}
+
 function stackList(model, number) {
   const frames = model.stack(number);
   if (!frames.length) return "";
   return element("ol", "stack", ...frames.map((frame) => {
-    const place = element("span", "place", `${frame.file}:${frame.line}`);
+    const place = element("span", "place", `${shortPath(frame.file)}:${frame.line}`);
+    place.title = frame.file;
     return element("li", "", element("b", "", frame.name), " ", place);
   }));
 }
@@ -98,7 +106,7 @@ function button(text, action) {
 function drawSelection(root, page) {
   const { model, selected } = page;
   if (selected < 0) {
-    root.replaceChildren(element("p", "note", "No block is selected. Click one in any view."));
+    root.replaceChildren(element("p", "note", "None yet. Click one in any view, and it is marked in all."), keyList());
     return;
   }
   const event = model.blocks.event[selected];
@@ -124,11 +132,18 @@ function drawSelection(root, page) {
   root.replaceChildren(facts, go, stackList(model, events.stack[event]));
 }
 
+function keyList() {
+  const rows = KEYS.flatMap(([keys, what]) => [
+    element("dt", "", ...keys.split(" ").flatMap((key) => [element("kbd", "", key), " "])), element("dd", "", what),
+  ]);
+  return element("dl", "keys", ...rows);
+}
+
 /** Groups with what they have at a moment; click to see one alone. */
 function drawLegend(root, page, event) {
-  const { model, grouping } = page;
+  const { model } = page;
   if (!model.count) return void root.replaceChildren();
-  const shown = grouping.by === "block" ? page.groupingBy("tag") : grouping;
+  const shown = page.colorGrouping;
   const values = shown.at(event);
   const rows = shown.names.map((name, group) => {
     const swatch = element("i", "swatch");
@@ -140,10 +155,11 @@ function drawLegend(root, page, event) {
   });
   const total = element("div", "total", element("span", "name", "in use"), element("span", "number", formatBytes(model.totalAt(event))));
   const parts = [total, ...rows.reverse()];
-  if (model.held) {
-    const row = element("button", page.shows("held") ? "" : "dimmed", element("i", "dash"), element("span", "name", "held from the system"),
-      element("span", "number", formatBytes(event < 0 ? 0 : model.held[event])));
-    row.addEventListener("click", () => page.toggle("held"));
+  for (const line of model.lines) {
+    const row = element("button", page.shows(line.name) ? "" : "dimmed", element("i", line.isCounter ? "dots" : "dash"),
+      element("span", "name", line.name), element("span", "number", formatBytes(event < 0 ? 0 : line.values[event])));
+    row.title = `${line.name}: click to ${page.shows(line.name) ? "hide" : "show"}`;
+    row.addEventListener("click", () => page.toggle(line.name));
     parts.push(row);
   }
   if (page.found) {

@@ -1,7 +1,7 @@
 // Owns: the flame graph: bytes by space, resource and tag, or by the calls that asked for them; at the moment, at the
 // peak, over all, or never given back. Must not know: the other views; it tells the page which blocks were meant.
 
-const FLAME_ROW = 20;
+const LEAST_FLAME_ROW = 20, MOST_FLAME_ROW = 32, FLAME_HEIGHT = 330;
 
 class FlameNode {
   constructor(name, above) {
@@ -34,7 +34,13 @@ class FlameView extends CanvasView {
     this.by = "tag";
     this.of = "peak";
     this.boxes = [];
-    canvas.addEventListener("click", (event) => this.pick(event.offsetX, event.offsetY));
+    canvas.addEventListener("click", (event) => this.pick(this.boxAt(event.offsetX, event.offsetY)?.node));
+    canvas.addEventListener("keydown", (event) => this.key(event));
+    canvas.addEventListener("focus", () => this.invalidate());
+    canvas.addEventListener("blur", () => {
+      readout.hide();
+      this.invalidate();
+    });
   }
 
   open(model) {
@@ -91,7 +97,7 @@ class FlameView extends CanvasView {
       sum.count += 1;
     }
     for (const { block, nbytes, count } of sums.values()) this.grow(this.pathOf(block), nbytes, count);
-    this.focus = this.root;
+    this.focus = this.current = this.root;
     this.invalidate();
   }
 
@@ -113,7 +119,8 @@ class FlameView extends CanvasView {
   draw(context) {
     if (!this.model) return;
     const rows = this.focus.path.length + this.focus.depth + 1;
-    const height = Math.max(rows * FLAME_ROW + 4, 120);
+    this.row = Math.min(MOST_FLAME_ROW, Math.max(LEAST_FLAME_ROW, Math.floor(FLAME_HEIGHT / rows)));
+    const height = Math.max(rows * this.row + 4, 120);
     if (Math.abs(this.canvas.clientHeight - height) > 1) {
       this.canvas.style.height = `${height}px`; // it is drawn again when the size has changed
       return;
@@ -137,62 +144,104 @@ class FlameView extends CanvasView {
   drawTree(context, node, x, width, marked) {
     this.drawBox(context, node, x, width, marked);
     let left = x;
-    for (const child of [...node.children.values()].sort((one, two) => two.nbytes - one.nbytes)) {
+    const children = [...node.children.values()].sort((one, two) => two.nbytes - one.nbytes);
+    const thin = children.findIndex((child) => (child.nbytes / node.nbytes) * width < 1);
+    for (const child of thin < 0 ? children : children.slice(0, thin)) {
       const room = (child.nbytes / node.nbytes) * width;
-      if (room >= 0.8) this.drawTree(context, child, left, room, marked);
+      this.drawTree(context, child, left, room, marked);
       left += room;
     }
+    if (thin >= 0) this.drawRest(context, node, children.slice(thin), left, x + width - left);
+  }
+
+  /** What is too thin to draw one by one, as one box. */
+  drawRest(context, node, rest, x, width) {
+    const whole = new FlameNode(plural(rest.length, "smaller one"), node);
+    for (const child of rest) {
+      whole.nbytes += child.nbytes;
+      whole.count += child.count;
+    }
+    if (width >= 0.5) this.drawBox(context, whole, x, width, null);
   }
 
   drawBox(context, node, x, width, marked) {
     const { path } = node;
-    const y = path.length * FLAME_ROW + 1;
+    const y = path.length * this.row + 1;
     const isMarked = marked && path.every((name, place) => marked[place] === name);
     const matches = this.page.found && node.name.toLowerCase().includes(this.page.found.text.toLowerCase());
     this.boxes.push({ node, x, y, width });
     context.fillStyle = this.colorOf(node, path);
-    context.fillRect(x, y, Math.max(width - 1, 0.8), FLAME_ROW - 1);
-    if (isMarked && path.length) {
-      context.strokeStyle = theme.colors.accent;
+    context.fillRect(x, y, Math.max(width - 1, 0.8), this.row - 1);
+    const isCurrent = node === this.current && document.activeElement === this.canvas;
+    if ((isMarked && path.length) || isCurrent) {
+      context.strokeStyle = isCurrent ? theme.colors.ink : theme.colors.accent;
       context.lineWidth = 2;
-      context.strokeRect(x + 1, y + 1, Math.max(width - 3, 1), FLAME_ROW - 3);
+      context.strokeRect(x + 1, y + 1, Math.max(width - 3, 1), this.row - 3);
     }
     context.fillStyle = path.length < 1 ? theme.colors.ink : this.by === "tag" && path.length < 3 ? theme.colors.ink : "#ffffff";
     context.font = matches ? `bold ${theme.smallFont}` : theme.smallFont;
-    this.label(`${node.name}  ${formatBytes(node.nbytes)}`, x + 5, y + 14, width - 10);
+    this.label(`${node.name}  ${formatBytes(node.nbytes)}`, x + 5, y + this.row / 2 + 4, width - 10);
   }
 
   colorOf(node, path) {
     if (path.length === 0) return theme.colors.line;
     if (this.by === "tag") {
       if (path.length < 3) return path.length === 1 ? theme.colors.faint : theme.colors.line;
+      if (!this.isReal(node)) return theme.colors.faint;
       return this.page.colorOfTag(path.slice(2).join("/"), path[2]);
     }
     let hash = 0;
-    for (const letter of node.name.split("  ").pop().split(":")[0]) hash = (hash * 31 + letter.charCodeAt(0)) >>> 0;
+    for (const letter of node.name) hash = (hash * 31 + letter.charCodeAt(0)) >>> 0;
     return theme.groups[hash % (MOST_GROUPS - 1)];
   }
 
   boxAt(x, y) {
-    return this.boxes.find((box) => x >= box.x && x < box.x + box.width && y >= box.y && y < box.y + FLAME_ROW);
+    return this.boxes.find((box) => x >= box.x && x < box.x + box.width && y >= box.y && y < box.y + this.row);
   }
 
-  /** What is clicked fills the width, and its blocks are marked everywhere. */
-  pick(x, y) {
-    const box = this.boxAt(x, y);
-    if (!box) return;
-    this.focus = box.node;
-    const { path } = box.node;
+  /** Whether a node is a box of its own, and not the one that gathers those too thin to draw. */
+  isReal(node) {
+    return !node.above || node.above.children.get(node.name) === node;
+  }
+
+  /** What is picked fills the width, and its blocks are marked everywhere. */
+  pick(node) {
+    if (!node || !this.isReal(node)) return;
+    this.focus = this.current = node;
+    const { path } = node;
     const isBelow = (block) => this.pathOf(block).slice(0, path.length).join("\n") === path.join("\n");
     this.page.mark(path.length ? path[path.length - 1] : "", path.length ? isBelow : null);
     this.invalidate();
   }
 
+  /** Arrows go from box to box, Enter picks. */
+  key(event) {
+    const node = this.current ?? this.root;
+    const inOrder = (one) => [...(one?.children.values() ?? [])].sort((first, second) => second.nbytes - first.nbytes);
+    const beside = (step) => {
+      const all = inOrder(node.above);
+      return all[all.indexOf(node) + step];
+    };
+    const moves = { ArrowUp: () => node.above, ArrowDown: () => inOrder(node)[0], ArrowLeft: () => beside(-1), ArrowRight: () => beside(1) };
+    if (event.key !== "Enter" && !moves[event.key]) return;
+    event.preventDefault();
+    event.stopPropagation();
+    if (event.key === "Enter") this.pick(node);
+    else this.current = moves[event.key]() ?? node;
+    this.drawNow();
+    const box = this.boxes.find((one) => one.node === this.current);
+    const edge = this.canvas.getBoundingClientRect();
+    if (box) readout.show(this.linesOf(box.node), edge.left + box.x, edge.top + box.y + this.row - 12);
+  }
+
   hover(x, y) {
     const box = this.model ? this.boxAt(x, y) : null;
     if (!box) return null;
-    const { node } = box;
+    return this.linesOf(box.node);
+  }
+
+  linesOf(node) {
     const part = (100 * node.nbytes) / this.root.nbytes;
-    return [node.name, `${formatBytes(node.nbytes)} · ${threeDigits(part)} % · ${formatCount(node.count)} blocks`];
+    return [node.name, `${formatBytes(node.nbytes)} · ${threeDigits(part)} % · ${plural(node.count, "block")}`];
   }
 }

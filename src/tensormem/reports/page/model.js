@@ -4,6 +4,8 @@
 const KINDS = ["", "allocate", "deallocate", "map", "unmap", "move", "copy", "use", "fail", "tag begins", "tag ends",
   "counter", "resource made", "resource gone"];
 const ALLOCATE = 1, DEALLOCATE = 2, MAP = 3, UNMAP = 4, FAIL = 8, COUNTER = 11;
+const MOST_COUNTERS = 3;
+const SLICE = 1 << 17;
 const STRIDE = 256; // events between two check points, and under one summary
 
 /** Finds a block by its resource and generation; the newest of that key. */
@@ -44,11 +46,11 @@ class Model {
 
   static async build(data) {
     const model = new Model(data.head, await readColumns(data));
-    model.findBlocks();
-    await pause();
-    model.addUp();
-    await pause();
-    model.addUpHeld();
+    await model.findBlocks();
+    await model.addUp();
+    model.lines = [];
+    await model.addUpHeld();
+    await model.readCounters();
     model.findLeaks();
     await pause();
     return model;
@@ -76,9 +78,19 @@ class Model {
     return (this.stacks.get(number) ?? []).map((frame) => this.frames.get(frame)).filter(Boolean);
   }
 
-  findBlocks() {
+  /** Calls a function for every event, in pieces between which the page lives. */
+  async forEach(action) {
+    for (let from = 0; from < this.count; from += SLICE) {
+      const to = Math.min(from + SLICE, this.count);
+      for (let event = from; event < to; event += 1) action(event);
+      await pause();
+    }
+  }
+
+  async findBlocks() {
     const { kind } = this.events;
-    const traffic = kind.reduce((sum, one) => sum + (one === ALLOCATE || one === DEALLOCATE ? 1 : 0), 0);
+    let traffic = 0;
+    for (const one of kind) if (one === ALLOCATE || one === DEALLOCATE) traffic += 1;
     // `event` tells of the block; `start` and `end` are events too: -1 is before the window, the count is never.
     const blocks = {
       count: 0, event: new Int32Array(traffic), start: new Int32Array(traffic), end: new Int32Array(traffic),
@@ -86,10 +98,10 @@ class Model {
     this.blocks = blocks;
     this.blockOf = new Int32Array(this.count).fill(-1);
     const table = new BlockTable(this.events, blocks, traffic);
-    for (let event = 0; event < this.count; event += 1) {
+    await this.forEach((event) => {
       if (kind[event] === ALLOCATE) this.addBlock(event, event, this.count, table);
       else if (kind[event] === DEALLOCATE) this.endBlock(event, table);
-    }
+    });
     for (const name of ["event", "start", "end"]) blocks[name] = blocks[name].slice(0, blocks.count);
   }
 
@@ -112,25 +124,27 @@ class Model {
     }
   }
 
-  /** How an event changes what the program has out, in bytes. */
-  change(event) {
-    if (this.blockOf[event] < 0 || this.events.depth[event] !== 0) return 0;
-    return this.events.kind[event] === ALLOCATE ? this.events.nbytes[event] : -this.bytesOf(this.blockOf[event]);
-  }
-
-  addUp() {
+  async addUp() {
+    const { kind, depth, nbytes } = this.events;
+    const { blockOf } = this;
     this.older = this.olderByResource();
     let out = 0;
-    for (const nbytes of this.older.values()) out += nbytes;
+    for (const size of this.older.values()) out += size;
     for (const block of this.begunBefore()) out += this.bytesOf(block);
     this.before = out;
     this.total = new Float64Array(this.count);
-    this.peak = { event: -1, nbytes: out };
-    for (let event = 0; event < this.count; event += 1) {
-      out += this.change(event);
+    this.change = new Float64Array(this.count); // how each event changes what the program has out, in bytes
+    let [most, when] = [out, -1];
+    await this.forEach((event) => {
+      const block = blockOf[event];
+      if (block >= 0 && depth[event] === 0) {
+        this.change[event] = kind[event] === ALLOCATE ? nbytes[event] : -nbytes[this.blocks.event[block]];
+        out += this.change[event];
+        if (out > most) [most, when] = [out, event];
+      }
       this.total[event] = out;
-      if (out > this.peak.nbytes) this.peak = { event, nbytes: out };
-    }
+    });
+    this.peak = { event: when, nbytes: most };
     this.summary = new Summary(this.total);
   }
 
@@ -154,7 +168,7 @@ class Model {
   }
 
   /** What those at the bottom have of the system: mapped pages, and blocks of resources that map none. */
-  addUpHeld() {
+  async addUpHeld() {
     const { kind, resource, nbytes } = this.events;
     const mapping = new Set();
     for (let event = 0; event < this.count; event += 1) if (kind[event] === MAP) mapping.add(resource[event]);
@@ -164,7 +178,7 @@ class Model {
     const held = new Float64Array(this.count);
     let out = 0;
     let differs = false;
-    for (let event = 0; event < this.count; event += 1) {
+    await this.forEach((event) => {
       if (kind[event] === MAP) out += nbytes[event];
       else if (kind[event] === UNMAP) out -= nbytes[event];
       else if (this.blockOf[event] >= 0 && isLeaf(resource[event])) {
@@ -172,10 +186,28 @@ class Model {
       }
       held[event] = Math.max(out, 0);
       differs ||= held[event] !== this.total[event];
-    }
-    if (differs) {
-      this.held = held;
-      this.heldSummary = new Summary(held);
+    });
+    if (!differs) return;
+    this.held = held;
+    this.lines.push({ name: "held from the system", values: held, summary: new Summary(held) });
+  }
+
+  /** Counters of bytes, such as what is resident of the process, as lines beside the usage. */
+  async readCounters() {
+    const { kind, tag, other } = this.events;
+    const lines = new Map();
+    await this.forEach((event) => {
+      if (kind[event] !== COUNTER) return;
+      const name = this.tagName(tag[event]);
+      if (!name.endsWith("_bytes") || (!lines.has(name) && lines.size >= MOST_COUNTERS)) return;
+      if (!lines.has(name)) lines.set(name, { values: new Float64Array(this.count), from: 0, value: 0 });
+      const line = lines.get(name);
+      line.values.fill(line.value, line.from, event);
+      [line.from, line.value] = [event, other[event]];
+    });
+    for (const [name, { values, from, value }] of lines) {
+      values.fill(value, from);
+      this.lines.push({ name, values, summary: new Summary(values), isCounter: true });
     }
   }
 
@@ -190,7 +222,8 @@ class Model {
         this.leaked.nbytes += this.bytesOf(block);
       }
     }
-    this.failures = this.events.kind.reduce((sum, kind) => sum + (kind === FAIL ? 1 : 0), 0);
+    this.failures = 0;
+    for (const kind of this.events.kind) if (kind === FAIL) this.failures += 1;
   }
 
   bytesOf(block) {
@@ -213,6 +246,15 @@ class Model {
 
   isLive(block, event) {
     return this.blocks.start[block] <= event && event < this.blocks.end[block];
+  }
+
+  /** How many blocks the program had out after an event. */
+  liveCount(event) {
+    let count = 0;
+    for (let block = 0; block < this.blocks.count; block += 1) {
+      if (this.isLive(block, event) && this.depthOf(block) === 0) count += 1;
+    }
+    return count;
   }
 
   totalAt(event) {

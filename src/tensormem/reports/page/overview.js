@@ -41,13 +41,8 @@ class OverviewView extends CanvasView {
     const base = this.height - 2;
     context.beginPath();
     context.moveTo(this.xOf(0), base);
-    let last = base;
-    for (const [fraction, nbytes] of points) {
-      context.lineTo(this.xOf(fraction), last);
-      last = base - ((base - 4) * nbytes) / top;
-      context.lineTo(this.xOf(fraction), last);
-    }
-    context.lineTo(this.xOf(1), last);
+    for (const [fraction, nbytes] of points) context.lineTo(this.xOf(fraction), base - ((base - 4) * nbytes) / top);
+    context.lineTo(this.xOf(1), base - ((base - 4) * (points.at(-1)?.[1] ?? 0)) / top);
     context.lineTo(this.xOf(1), base);
     context.fill();
     this.drawWindow(context);

@@ -12,6 +12,7 @@ from tensormem.trace import Trace
 from tensormem.trace.file import TraceFile
 
 _MOST_POINTS = 2_000
+_FEW_POINTS, _FEW_EVENTS = 200, 200_000  # a short recording has few totals, and its events are soon added up
 
 
 class Overview(NamedTuple):
@@ -22,7 +23,7 @@ class Overview(NamedTuple):
 
 
 def overview_of(trace: Trace, *, most: int = _MOST_POINTS) -> Overview:
-    """The totals of a recording; of other traces, which lie in memory anyway, every so many events.
+    """The totals of a recording; of short ones, and of other traces, the events themselves.
 
     >>> import pathlib, tempfile
     >>> import tensormem as tm
@@ -32,6 +33,8 @@ def overview_of(trace: Trace, *, most: int = _MOST_POINTS) -> Overview:
     [16, 24, 8, 0]
     """
     points = _from_totals(trace.store) if isinstance(trace.store, TraceFile) else _from_events(trace)
+    if len(points) < _FEW_POINTS and trace.event_count <= _FEW_EVENTS:
+        points = _from_events(trace)
     # Of each group of neighbours the highest stays: it is what people look for.
     step = max(1, -(-len(points) // most))
     kept = [max(points[at : at + step], key=lambda point: point[1]) for at in range(0, len(points), step)]

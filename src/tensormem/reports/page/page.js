@@ -7,9 +7,9 @@ const AXES = { time: "Time", events: "Events" };
 const FLAME_BY = { tag: "Owner", stack: "Calls" };
 const FLAME_OF = { peak: "Peak", moment: "Moment", all: "All", leaked: "Left" };
 const KEYS = [
-  ["← →", "one event back, one on; with Shift a hundred"], ["Home End", "first and last event"], ["p", "to the peak"],
+  ["← →", "one event; Shift: 100"], ["Home End", "first and last event"], ["p", "to the peak"],
   ["+ −", "zoom around the moment"], ["a d", "move the chart"], ["0", "show everything"],
-  ["1 2 3 4", "stacked by space, tag, resource, block"], ["s", "select the block of the event"],
+  ["1 2 3 4", "how it is stacked"], ["s", "select the event's block"], ["[ ]", "select its neighbour"],
   ["/", "search"], ["Esc", "clear search and selection"], ["t", "light or dark"], ["?", "these keys"],
 ];
 
@@ -20,6 +20,7 @@ function byId(id) {
 class Page {
   constructor() {
     this.hidden = new Set();
+    this.loads = 0;
     this.usage = new UsageView(byId("usage"), this);
     this.overview = new OverviewView(byId("overview"), this);
     this.map = new AddressMapView(byId("addresses"), this);
@@ -32,7 +33,9 @@ class Page {
   async load(range) {
     const model = await Model.build(await readData(range));
     this.groupings = new Map();
+    this.loads += 1;
     this.model = model;
+    this.hidden = new Set(model.lines.filter((line) => line.isCounter).map((line) => line.name));
     this.moment = model.peak.event;
     this.selected = -1;
     this.found = null;
@@ -72,7 +75,7 @@ class Page {
     byId("source").title = head.source;
     document.title = `${name} - tensormem`;
     const formats = { tmt: "recording", torch: "PyTorch snapshot", rmm: "RMM log", lifetimes: "lifetimes" };
-    const began = head.wall_ns ? ` of ${new Date(head.wall_ns / 1e6).toISOString().slice(0, 16).replace("T", " ")} UTC` : "";
+    const began = Math.abs(head.wall_ns ?? Infinity) < 8.64e21 ? ` of ${new Date(head.wall_ns / 1e6).toISOString().slice(0, 16).replace("T", " ")} UTC` : "";
     byId("about").textContent = `${formats[head.format] ?? head.format}${began}`;
     drawTiles(byId("tiles"), this);
     this.notice();
@@ -103,11 +106,16 @@ class Page {
     notice.classList.toggle("bad", isBad);
   }
 
-  /** What a block is called in one word, in a line, and in several. */
+  /** What a block is called in one word, in the map, in a line, and in several. */
   blockLabel(block) {
     const { model } = this;
     const tag = model.events.tag[model.blocks.event[block]];
     return tag ? model.tagName(tag) : model.resourceName(model.events.resource[model.blocks.event[block]]);
+  }
+
+  mapLabel(block) {
+    const isTagged = this.model.events.tag[this.model.blocks.event[block]] > 0;
+    return isTagged ? this.blockLabel(block) : formatBytes(this.model.bytesOf(block));
   }
 
   blockTitle(block) {
@@ -123,7 +131,9 @@ class Page {
   }
 
   get colorGrouping() {
-    return this.by === "block" ? this.groupingBy("tag") : this.grouping;
+    if (this.by !== "block") return this.grouping;
+    const tags = this.groupingBy("tag");
+    return tags.tellsApart ? tags : this.groupingBy("size");
   }
 
   colorGroup(block) {
@@ -138,6 +148,12 @@ class Page {
     const tags = this.groupingBy("tag");
     const place = names.map((name) => tags.names.indexOf(name)).find((found) => found >= 0);
     return place === undefined ? theme.groups[MOST_GROUPS - 1] : theme.group(tags, place);
+  }
+
+  /** Changes whenever the chart has to be drawn anew although its range is the same. */
+  get look() {
+    const { theme: name } = document.documentElement.dataset;
+    return [this.loads, this.by, this.alone, this.selected, this.found?.number ?? 0, [...this.hidden], name].join();
   }
 
   isDimmed(group) {
@@ -194,6 +210,14 @@ class Page {
     this.refresh();
   }
 
+  /** The block before or behind the selected one, by address, among those of the moment. */
+  selectBeside(step) {
+    const blocks = this.map.state?.regions.flatMap((region) => region.blocks) ?? [];
+    if (!blocks.length) return;
+    const at = blocks.indexOf(this.selected);
+    this.select(blocks[at < 0 ? (step > 0 ? 0 : blocks.length - 1) : (at + step + blocks.length) % blocks.length]);
+  }
+
   search(text) {
     const predicate = predicateOf(this.model, text);
     this.mark(text.trim(), predicate);
@@ -203,7 +227,7 @@ class Page {
   /** Marks the blocks that a predicate accepts, in every view. */
   mark(text, predicate) {
     this.found = predicate ? new Found(this.model, text, predicate) : null;
-    byId("found").textContent = this.found ? `${formatCount(this.found.count)} blocks, at most ${formatBytes(this.found.peak)}` : "";
+    byId("found").textContent = this.found ? `${plural(this.found.count, "block")}, at most ${formatBytes(this.found.peak)}` : "";
     this.tables.refresh();
     this.refresh();
   }
@@ -249,8 +273,8 @@ class Page {
 
   stateChanged(state, isKnown) {
     const text = isKnown
-      ? `${formatCount(state.blocks)} blocks, ${formatBytes(state.nbytes)}; holes ${formatBytes(state.holes)} · a row is ${formatBytes(this.map.rowBytes)}`
-      : `${formatCount(state.blocks)} blocks, ${formatBytes(state.nbytes)} · this trace has no addresses: oldest first, end to end`;
+      ? `${plural(state.blocks, "block")}, ${formatBytes(state.nbytes)}; holes ${formatBytes(state.holes)} · a row is ${formatBytes(this.map.rowBytes)}`
+      : `${plural(state.blocks, "block")}, ${formatBytes(state.nbytes)} · this trace has no addresses: oldest first, end to end`;
     byId("state").textContent = text;
     byId("state").title = text;
   }
@@ -284,7 +308,7 @@ class Page {
       this.drawChoices();
     };
     this.drawChoice("by", STACKED_BY, this.by, (name) => this.setBy(name));
-    this.drawChoice("axis", AXES, this.usage.axis, redraw((name) => this.usage.setAxis(name)));
+    this.drawChoice("axis", this.model.unit === "step" ? { ...AXES, time: "Steps" } : AXES, this.usage.axis, redraw((name) => this.usage.setAxis(name)));
     this.drawChoice("flame-by", FLAME_BY, this.flame.by, redraw((name) => this.flame.set(name, this.flame.of)), noCalls);
     this.drawChoice("flame-of", FLAME_OF, this.flame.of, redraw((name) => this.flame.set(this.flame.by, name)));
     const tables = Object.fromEntries(Object.entries(TABLES).map(([name, [title]]) => [name, title]));
@@ -326,9 +350,8 @@ class Page {
 
   showKeys() {
     const dialog = byId("keys");
-    const rows = KEYS.flatMap(([keys, what]) => [element("dt", "", ...keys.split(" ").flatMap((key) => [element("kbd", "", key), " "])), element("dd", "", what)]);
     const close = button("Close", () => dialog.close());
-    dialog.replaceChildren(element("dl", "", ...rows), element("p", "", close));
+    dialog.replaceChildren(keyList(), element("p", "", close));
     dialog.showModal();
   }
 
@@ -347,6 +370,7 @@ class Page {
       Home: () => this.goTo(0), End: () => this.goTo(Infinity), p: () => this.goTo(this.model.peak.event),
       "+": () => this.zoomMoment(0.5), "=": () => this.zoomMoment(0.5), "-": () => this.zoomMoment(2), 0: () => this.usage.reset(),
       a: () => this.usage.pan(-0.25), d: () => this.usage.pan(0.25), s: () => this.select(this.model.blockOf[this.moment]),
+      "[": () => this.selectBeside(-1), "]": () => this.selectBeside(1),
       1: () => this.setBy("space"), 2: () => this.setBy("tag"), 3: () => this.setBy("resource"), 4: () => this.setBy("block"),
       "/": () => byId("search").focus(), Escape: () => this.clear(), t: () => this.switchTheme(), "?": () => this.showKeys(),
     };

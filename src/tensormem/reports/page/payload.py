@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from tensormem.reports.page.overview import overview_of
 from tensormem.reports.page.windows import Window, window_of
-from tensormem.trace import EventKind, Trace
+from tensormem.trace import Event, EventKind, Trace
 from tensormem.trace.file import TraceFile
 from tensormem.trace.format import EVENT, EVENT_BYTES, KINDS
 
@@ -48,16 +48,16 @@ def payload_of(trace: Trace, window: Window | None = None) -> Payload:
     4
     """
     window = window_of(trace) if window is None else window
-    tags: dict[str, int] = {}
+    named = _Named()
     parts: list[tuple[int, bytes | memoryview]]
     if isinstance(trace.store, TraceFile):
         parts = list(trace.store.records(window.start_ns, window.end_ns))
     else:
-        parts = [_listed(trace, window, tags)]
+        parts = [(named.thread(event), named.record(event)) for event in trace.store.events(*window[:2])]
     count = sum(len(records) for _, records in parts) // EVENT_BYTES
     planes = _planes(b"".join(records for _, records in parts))
     head = json.dumps(
-        _head(trace, window, tags) | {"events": count, "planes": sorted(planes), "threads": _runs(parts)},
+        _head(trace, window, named) | {"events": count, "planes": sorted(planes), "threads": _runs(parts)},
         ensure_ascii=False,
         separators=(",", ":"),
     ).encode("utf-8", "replace")
@@ -85,19 +85,33 @@ def _runs(parts: Iterable[tuple[int, bytes | memoryview]]) -> list[tuple[int, in
     return runs
 
 
-def _listed(trace: Trace, window: Window, tags: dict[str, int]) -> tuple[int, bytes]:
-    rows = []
-    for event in trace.store.events(window.start_ns, window.end_ns):
-        tag = tags.setdefault(event.tag, len(tags) + 1) if event.tag else 0
-        wide = (event.time_ns, event.address, event.nbytes, event.generation, event.other & _WIDE, event.stream)
-        row = EVENT.pack(
-            *wide, event.resource, tag, event.stack, _NUMBERS[event.kind], event.depth, event.detail & 255, 0
+class _Named:
+    """Numbers for what events in memory have by name, and their records as a file would have them."""
+
+    def __init__(self) -> None:
+        self.tags: dict[str, int] = {}
+        self.threads: dict[int, int] = {}
+
+    def thread(self, event: Event) -> int:
+        return self.threads.setdefault(event.thread, len(self.threads) + 1) if event.thread else 0
+
+    def record(self, event: Event) -> bytes:
+        tag = self.tags.setdefault(event.tag, len(self.tags) + 1) if event.tag else 0
+        wide = (event.address, event.nbytes, event.generation, event.other, event.stream)
+        return EVENT.pack(
+            min(event.time_ns, _WIDE),
+            *(number & _WIDE for number in wide),
+            event.resource,
+            tag,
+            event.stack,
+            _NUMBERS[event.kind],
+            event.depth,
+            event.detail & 255,
+            0,
         )
-        rows.append(row)
-    return 0, b"".join(rows)
 
 
-def _head(trace: Trace, window: Window, tags: dict[str, int]) -> dict[str, Any]:
+def _head(trace: Trace, window: Window, named: _Named) -> dict[str, Any]:
     names = trace.names
     overview = None if window.is_whole else overview_of(trace)
     return {
@@ -113,8 +127,9 @@ def _head(trace: Trace, window: Window, tags: dict[str, int]) -> dict[str, Any]:
         "window": [window.start_ns, window.end_ns, window.why],
         "carried": _carried(trace, window.start_ns),
         "overview": None if overview is None else [overview.times_ns, overview.totals],
-        "tags": [[number, text] for text, number in tags.items()] or list(names.tags.items()),
-        "thread_names": list(names.threads.items()),
+        "tags": [[number, text] for text, number in named.tags.items()] or list(names.tags.items()),
+        "thread_names": [(number, f"thread {thread}") for thread, number in named.threads.items()]
+        or list(names.threads.items()),
         "resources": [[one.id, one.below, one.name, one.space] for one in names.reporters.values()],
         "frames": [[number, *frame] for number, frame in names.frames.items()],
         "stacks": list(names.stacks.items()),

@@ -4,9 +4,22 @@
 const SIZES = /^([<>])\s*(\d+(?:\.\d+)?)\s*(b|kib|mib|gib|tib)?$/;
 const SCALES = { b: 1, kib: 2 ** 10, mib: 2 ** 20, gib: 2 ** 30, tib: 2 ** 40 };
 
+/** Some numbers, asked for a million times: an array where they are small. */
+class Numbers {
+  constructor(numbers) {
+    this.all = new Set(numbers);
+    this.flags = new Uint8Array(1 << 16);
+    for (const number of this.all) if (number < this.flags.length) this.flags[number] = 1;
+  }
+
+  has(number) {
+    return number < this.flags.length ? this.flags[number] === 1 : this.all.has(number);
+  }
+}
+
 /** Numbers whose names have the text in them. */
 function numbersNamed(names, text) {
-  return new Set([...names].filter(([, name]) => String(name).toLowerCase().includes(text)).map(([number]) => number));
+  return new Numbers([...names].filter(([, name]) => String(name).toLowerCase().includes(text)).map(([number]) => number));
 }
 
 /** A function of a block, or null for a text that asks for nothing. */
@@ -35,7 +48,7 @@ function byName(model, wanted) {
   const resources = numbersNamed([...model.resources].map(([id, one]) => [id, `${model.resourceName(id)} ${one.space}`]), wanted);
   const threads = numbersNamed(model.threads, wanted);
   const frames = numbersNamed([...model.frames].map(([id, one]) => [id, `${one.name} ${one.file}:${one.line}`]), wanted);
-  const stacks = new Set([...model.stacks].filter(([, list]) => list.some((one) => frames.has(one))).map(([id]) => id));
+  const stacks = new Numbers([...model.stacks].filter(([, list]) => list.some((one) => frames.has(one))).map(([id]) => id));
   return (block) => {
     const event = blocks.event[block];
     return tags.has(events.tag[event]) || resources.has(events.resource[event]) || stacks.has(events.stack[event]) ||
@@ -47,6 +60,7 @@ function byName(model, wanted) {
 class Found {
   constructor(model, text, predicate) {
     this.text = text;
+    this.number = Found.count = (Found.count ?? 0) + 1;
     this.mask = new Uint8Array(model.blocks.count);
     this.count = 0;
     for (let block = 0; block < this.mask.length; block += 1) {
@@ -63,7 +77,7 @@ class Found {
     for (const block of model.begunBefore()) if (this.mask[block]) out += model.bytesOf(block);
     this.peak = out;
     for (let event = 0; event < model.count; event += 1) {
-      if (model.blockOf[event] >= 0 && this.mask[model.blockOf[event]]) out += model.change(event);
+      if (model.blockOf[event] >= 0 && this.mask[model.blockOf[event]]) out += model.change[event];
       this.total[event] = out;
       this.peak = Math.max(this.peak, out);
     }

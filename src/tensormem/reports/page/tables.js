@@ -69,9 +69,10 @@ class TablesView {
   }
 
   note(count) {
+    if (count === 0 && this.page.found) return "No block of these is marked.";
     if (count === 0) return this.which === "leaked" ? "Everything was given back." : "No blocks here.";
     if (count > MOST_ROWS) return `${MOST_ROWS} of ${formatCount(count)} blocks`;
-    return `${formatCount(count)} ${count === 1 ? "block" : "blocks"}`;
+    return plural(count, "block");
   }
 
   headCell(name, title) {

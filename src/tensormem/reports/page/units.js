@@ -20,9 +20,13 @@ function formatCount(count) {
   return Math.round(count).toLocaleString("en-US");
 }
 
+function plural(count, noun) {
+  return `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
+}
+
 /** A length of time. Traces of lifetimes count steps and not nanoseconds. */
 function formatSpan(span, unit) {
-  if (unit === "step") return `${formatCount(span)} ${span === 1 ? "step" : "steps"}`;
+  if (unit === "step") return plural(span, "step");
   for (const [scale, name] of TIMES) {
     if (Math.abs(span) >= scale * 0.9995) return `${threeDigits(span / scale)} ${name}`;
   }
@@ -37,13 +41,24 @@ function formatMoment(time, unit, span) {
   return `${(time / scale).toFixed(Math.min(digits, Math.log10(scale)))} ${name}`;
 }
 
+/** A time on an axis that ends at `high` and has a tick every `step`. */
+function formatTick(tick, unit, high, step) {
+  if (unit === "step") return formatCount(tick);
+  if (tick === 0) return "0";
+  const [scale, name] = TIMES.find(([size]) => high >= size) ?? TIMES[3];
+  const digits = Math.max(0, Math.ceil(Math.log10(scale / (step || high || 1)) - 1e-9));
+  return `${(tick / scale).toFixed(Math.min(digits, 9))} ${name}`;
+}
+
 /** Multiples of 1, 2 or 5 times a power of ten between two numbers. */
 function decimalTicks(low, high, most) {
   const rough = Math.max((high - low) / most, 1e-9);
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = Math.max(1, [1, 2, 5, 10].map((digit) => digit * power).find((size) => size >= rough));
   const ticks = [];
-  for (let tick = Math.ceil(low / step) * step; tick <= high; tick += step) ticks.push(tick);
+  const first = Math.ceil(low / step) * step;
+  // Counted, because numbers past 2^53 do not grow by a small step.
+  for (let place = 0; place <= most + 1 && first + place * step <= high; place += 1) ticks.push(first + place * step);
   return ticks;
 }
 
@@ -51,7 +66,7 @@ function decimalTicks(low, high, most) {
 function binaryTicks(high, most) {
   const step = 2 ** Math.max(0, Math.ceil(Math.log2(Math.max(high, 1) / most)));
   const ticks = [];
-  for (let tick = 0; tick <= high; tick += step) ticks.push(tick);
+  for (let place = 0; place <= most && place * step <= high; place += 1) ticks.push(place * step);
   return ticks;
 }
 

@@ -127,29 +127,45 @@ class UsageView extends CanvasView {
   }
 
   draw(context) {
-    const { model, plot } = this;
+    const { model } = this;
     if (!model || model.count === 0) {
       this.say("No events in this trace.");
       return;
     }
+    this.drawPicture();
+    context.drawImage(this.picture, 0, 0, this.width, this.height);
+    this.drawMarks(context);
+  }
+
+  /** The picture below the marks is kept: it changes with the range and the groups, not with the moment. */
+  drawPicture() {
+    const { page, plot, model } = this;
+    const key = [this.canvas.width, this.canvas.height, this.from, this.to, this.axis, page.look].join();
+    if (key === this.pictureKey) return;
+    this.pictureKey = key;
+    this.picture = new OffscreenCanvas(this.canvas.width, this.canvas.height);
+    const context = this.picture.getContext("2d");
+    context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
     const width = Math.round(plot.width * this.ratio);
     const columns = this.columnsOf(model.summary, width);
-    const held = model.held && this.page.shows("held") ? this.columnsOf(model.heldSummary, width) : null;
-    this.top = this.topOf(columns, held);
+    const lines = model.lines.filter((line) => page.shows(line.name)).map((line) => ({ ...line, ...this.columnsOf(line.summary, width) }));
+    this.top = this.topOf(columns, lines);
     this.drawGrid(context);
-    if (this.page.grouping.by === "block") this.bands = drawBlockBands(this, context, columns);
-    else this.drawGroups(context, columns);
-    if (held) this.drawLine(context, held.high, model.held, theme.colors.ink, [5, 4], 1.2);
-    const found = this.page.found;
+    if (page.selected >= 0) this.drawSpan(context, page.selected);
+    const sheet = new Sheet(width, Math.round(plot.height * this.ratio));
+    if (page.grouping.by === "block") this.bands = drawBlockBands(this, sheet, columns);
+    else this.drawGroups(sheet, columns);
+    sheet.layOn(context, plot.left, plot.top, plot.width, plot.height);
+    for (const line of lines) this.drawLine(context, line.high, line.values, theme.colors.ink, line.isCounter ? [1.5, 3] : [5, 4], 1.2);
+    const { found } = page;
     if (found) this.drawLine(context, this.columnsOf(found.summary, width).high, found.total, theme.colors.accent, [], 2);
-    this.drawMarks(context);
     this.drawAxis(context);
   }
 
-  topOf({ high }, held) {
+  topOf({ high }, lines) {
     let top = 0;
     for (const event of high) top = Math.max(top, this.model.totalAt(event));
-    for (const event of held?.high ?? []) if (event >= 0) top = Math.max(top, this.model.held[event]);
+    for (const line of lines) for (const event of line.high) if (event >= 0) top = Math.max(top, line.values[event]);
     return Math.max(top, 1) * 1.06;
   }
 
@@ -175,47 +191,29 @@ class UsageView extends CanvasView {
     context.textAlign = "left";
   }
 
-  /** One shape per group, the lighter whole first and the solid part over it. */
-  drawGroups(context, { high, low }) {
+  /** The lighter whole first, and the solid part over it. */
+  drawGroups(sheet, { high, low }) {
     const { grouping } = this.page;
-    for (const [events, alpha] of [[high, 0.45], [low, 1]]) {
-      const heights = this.stack(grouping, events);
-      for (let group = 0; group < grouping.size; group += 1) {
-        context.globalAlpha = alpha * (this.page.isDimmed(group) ? 0.25 : 1);
-        context.fillStyle = theme.group(grouping, group);
-        this.fillBetween(context, heights[group], heights[group + 1], events.length);
+    const values = new Float64Array(grouping.size);
+    for (const [events, alpha] of [[high, 115], [low, 255]]) {
+      const colors = Array.from(values, (_, group) =>
+        packColor(parseColor(theme.group(grouping, group)), 1, this.page.isDimmed(group) ? alpha / 4 : alpha));
+      for (let column = 0; column < events.length; column += 1) {
+        if (column === 0 || events[column] !== events[column - 1]) grouping.at(events[column], values);
+        this.drawColumn(sheet, column, values, colors);
       }
     }
-    context.globalAlpha = 1;
   }
 
-  /** The y of every boundary between groups, column by column; the lowest first. */
-  stack(grouping, events) {
-    const heights = Array.from({ length: grouping.size + 1 }, () => new Float32Array(events.length));
-    const values = new Float64Array(grouping.size);
-    for (let column = 0; column < events.length; column += 1) {
-      if (column === 0 || events[column] !== events[column - 1]) grouping.at(events[column], values);
-      let sum = 0;
-      heights[0][column] = this.yOf(0);
-      for (let group = 0; group < grouping.size; group += 1) heights[group + 1][column] = this.yOf((sum += values[group]));
+  drawColumn(sheet, column, values, colors) {
+    let sum = 0;
+    let bottom = sheet.height;
+    for (let group = 0; group < values.length; group += 1) {
+      sum += values[group];
+      const top = Math.min(Math.max(sheet.height - Math.round((sum * sheet.height) / this.top), 0), bottom);
+      sheet.fill(column, top, bottom, colors[group]);
+      bottom = top;
     }
-    return heights;
-  }
-
-  fillBetween(context, below, above, width) {
-    const step = 1 / this.ratio;
-    const { left } = this.plot;
-    context.beginPath();
-    context.moveTo(left, below[0]);
-    for (let column = 0; column < width; column += 1) {
-      context.lineTo(left + column * step, above[column]);
-      context.lineTo(left + (column + 1) * step, above[column]);
-    }
-    for (let column = width - 1; column >= 0; column -= 1) {
-      context.lineTo(left + (column + 1) * step, below[column]);
-      context.lineTo(left + column * step, below[column]);
-    }
-    context.fill();
   }
 
   drawLine(context, events, values, color, dashes, lineWidth) {
@@ -233,7 +231,7 @@ class UsageView extends CanvasView {
     context.setLineDash([]);
   }
 
-  /** What is selected, the moment, the peak, failures, and the range that is being drawn. */
+  /** The moment, the peak, failures, and the range that is being drawn. */
   drawMarks(context) {
     const { plot, page } = this;
     context.save();
@@ -241,7 +239,6 @@ class UsageView extends CanvasView {
     context.rect(plot.left - 6, 0, plot.width + 12, this.height);
     context.clip();
     this.drawFailures(context);
-    if (page.selected >= 0) this.drawSpan(context, page.selected);
     this.drawPeak(context);
     this.drawCursor(context, this.xOfEvent(page.moment), theme.colors.accent, 1.5);
     if (this.hovered !== null) this.drawCursor(context, this.hovered, theme.colors.soft, 1);
@@ -266,11 +263,16 @@ class UsageView extends CanvasView {
     const { plot, model } = this;
     const left = this.xOfEvent(Math.max(model.blocks.start[block], 0));
     const right = model.blocks.end[block] >= model.count ? plot.left + plot.width : this.xOfEvent(model.blocks.end[block]);
+    context.save();
+    context.beginPath();
+    context.rect(plot.left, 0, plot.width, this.height);
+    context.clip();
     context.fillStyle = theme.colors.accent;
-    context.globalAlpha = 0.13;
+    context.globalAlpha = 0.08;
     context.fillRect(left, plot.top, Math.max(right - left, 1), plot.height);
     context.globalAlpha = 1;
     context.fillRect(left, plot.top - 4, Math.max(right - left, 2), 4);
+    context.restore();
   }
 
   drawPeak(context) {
@@ -284,7 +286,13 @@ class UsageView extends CanvasView {
     context.beginPath();
     context.arc(x, y, 3, 0, 7);
     context.fill();
-    context.fillText(text, x + room > this.plot.left + this.plot.width ? x - room : x + 6, Math.max(y - 6, 10));
+    const left = x + room > this.plot.left + this.plot.width ? x - room : x + 6;
+    context.fillStyle = theme.colors.panel;
+    context.globalAlpha = 0.8;
+    context.fillRect(left - 2, Math.max(y - 17, 0), room - 3, 14);
+    context.globalAlpha = 1;
+    context.fillStyle = theme.colors.ink;
+    context.fillText(text, left, Math.max(y - 6, 11));
   }
 
   drawFailures(context) {
@@ -313,13 +321,14 @@ class UsageView extends CanvasView {
     context.fillStyle = theme.colors.soft;
     context.lineWidth = 1;
     context.textAlign = "center";
-    for (const tick of decimalTicks(this.from, this.to, Math.max(2, plot.width / 110))) {
+    const ticks = decimalTicks(this.from, this.to, Math.max(2, plot.width / 110));
+    for (const tick of ticks) {
       const x = this.xOf(tick);
       context.beginPath();
       context.moveTo(Math.round(x) + 0.5, y);
       context.lineTo(Math.round(x) + 0.5, y + 4);
       context.stroke();
-      const text = this.axis === "events" ? formatCount(tick) : formatTick(tick, model.unit, this.to - this.from);
+      const text = this.axis === "events" ? formatCount(tick) : formatTick(tick, model.unit, this.to, ticks[1] - ticks[0]);
       const half = context.measureText(text).width / 2;
       context.fillText(text, Math.min(x, plot.left + plot.width - half), y + 17);
     }
@@ -373,7 +382,7 @@ class UsageView extends CanvasView {
   /** The block under a point, when blocks are drawn one by one; otherwise -1. */
   blockAt(x, y) {
     if (this.page.grouping.by !== "block" || !this.bands) return -1;
-    return this.bands.blockAt(Math.floor((x - this.plot.left) * this.ratio), Math.floor((y - this.plot.top) * this.ratio));
+    return this.bands.at(Math.floor((x - this.plot.left) * this.ratio), Math.floor((y - this.plot.top) * this.ratio));
   }
 
   leave() {
@@ -426,8 +435,4 @@ class UsageView extends CanvasView {
     if (event.altKey) this.zoomAround(this.valueAt(event.offsetX), event.deltaY > 0 ? 1.25 : 0.8);
     else this.pan((event.deltaX || event.deltaY) / 1000);
   }
-}
-
-function formatTick(tick, unit, span) {
-  return unit === "step" ? formatCount(tick) : formatMoment(tick, unit, span * 20);
 }

@@ -63,13 +63,15 @@ def window_of(trace: Trace, start_ns: int = 0, end_ns: int | None = None, *, mos
     (True, Window(start_ns=3, end_ns=5, why='the window that was asked for'))
     """
     last = trace.duration_ns + 1
-    asked = start_ns > 0 or (end_ns is not None and end_ns < last)
+    start_ns = max(start_ns, trace.bounds[0])
+    end_ns = min(trace.bounds[1] if end_ns is None else end_ns, trace.bounds[1])
+    asked = start_ns > 0 or end_ns < last
     if not asked and trace.event_count <= most:
         return Window(0, last)
     if start_ns >= last:
         raise InvalidArgument(f"the window begins at {start_ns:,} ns, and the trace ends at {last - 1:,} ns")
     if asked:
-        low, high = start_ns, min(last, last if end_ns is None else end_ns)
+        low, high = start_ns, min(last, end_ns)
         fitting = _fit(trace, low, high, most)
         cut = "" if fitting == high else f", cut off after about {most:,} events"
         return Window(low, fitting, f"the window that was asked for{cut}")
