@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import platform
 import time
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import tensormem
 from tensormem.top.messages import parse_request, say
@@ -47,9 +48,14 @@ class Answers:
     def sample(self) -> None:
         """Note the counters, if it is time."""
         now = time.monotonic()
-        if now >= self._next_sample:
-            self._next_sample = now + _SAMPLED
-            self._make(now, sample=True)
+        if now < self._next_sample:
+            return
+        from tensormem.reports.live import RateHistory, take_snapshot
+
+        self._next_sample = now + _SAMPLED
+        self._history = self._history or RateHistory()
+        with suppress(Exception):  # there is nobody to tell; who asks will hear of it
+            self._history.add(take_snapshot(), now)
 
     def to(self, line: bytes) -> bytes:
         """The answer to one request. Whatever goes wrong is an answer too."""
@@ -58,35 +64,23 @@ class Answers:
                 return say(**self._who())
             now = time.monotonic()
             if now - self._made_at >= _FRESH:
-                self._make(now)
+                self._line, self._made_at = say(**self._content()), now
             return self._line
         except ValueError as error:
             return say(error=str(error))
         except Exception as error:  # of a resource written by a user, for example
             return say(error=f"no snapshot could be taken: {error!r:.200}")
 
-    def _make(self, now: float, *, sample: bool = False) -> None:
+    def _content(self) -> dict[str, Any]:
         from tensormem.reports.live import RateHistory, take_snapshot
 
-        history = self._history = self._history or RateHistory()
-        try:
-            snapshot = take_snapshot()
-        except Exception:
-            if sample:  # there is nobody to tell; who asks will hear of it
-                return
-            raise
-        if sample:
-            history.add(snapshot, now)
-        content = snapshot.as_json()
+        history = self._history or RateHistory()
+        content = {**take_snapshot().as_json(), **self._who()}
         for each in content["resources"]:
             each.update(history.of_resource(each["id"])._asdict())
-        content |= self._who()
         content["rates"] = history.total._asdict()
         content["history"] = [moment._asdict() for moment in history.moments]
-        self._line, self._made_at = (
-            say(**{key: content[key] for key in content if key not in ("schema", "version")}),
-            now,
-        )
+        return {key: value for key, value in content.items() if key not in ("schema", "version")}
 
     def _who(self) -> dict[str, object]:
         from tensormem.reports.live.snapshot import command_line
