@@ -16,9 +16,11 @@ from typing import Any
 
 # Long enough for a machine under load; a cluster that hangs reaches it, and then the test has failed.
 TIME_LIMIT = 100.0
-SECOND = {"second": 0.001}  # an actor with these resources lives on the second node of a Ray cluster
+FIRST, SECOND = {"first": 0.001}, {"second": 0.001}  # an actor with these resources lives on that node of a Ray cluster
 
+TESTS = str(Path(__file__).resolve().parents[1])
 _RAY = {
+    "PYTHONPATH": os.pathsep.join([TESTS, *filter(None, [os.environ.get("PYTHONPATH")])]),  # workers import our modules
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # keeps 127.0.0.1 what it is, instead of the address of this machine
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -40,8 +42,10 @@ class RayCluster:
 def ray_cluster(*, store_bytes: int = 200 << 20, connect: bool = True, nodes: int = 2) -> Iterator[RayCluster]:
     """A Ray cluster of small nodes; the driver is this process."""
     import ray
+    from ray._private import ray_constants
     from ray.cluster_utils import Cluster
 
+    ray_constants.ENABLE_RAY_CLUSTER = False  # in case somebody imported it before this module
     # Not below a long directory: the paths of sockets are short.
     folder = tempfile.mkdtemp(prefix="tm-ray-", dir="/tmp")
     os.environ["RAY_TMPDIR"] = folder
@@ -54,7 +58,7 @@ def ray_cluster(*, store_bytes: int = 200 << 20, connect: bool = True, nodes: in
     }
     cluster = Cluster(shutdown_at_exit=False)
     try:
-        head = cluster.add_node(include_dashboard=False, no_monitor=True, **common)
+        head = cluster.add_node(resources={"first": 1.0}, include_dashboard=False, no_monitor=True, **common)
         others = [cluster.add_node(resources={"second": 1.0}, **common) for _ in range(nodes - 1)]
         if connect:
             ray.init(address=cluster.address, log_to_driver=False, logging_level=logging.WARNING, namespace="tests")

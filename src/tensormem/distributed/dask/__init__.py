@@ -5,10 +5,18 @@ Must not know: the other engine.
 
 from importlib import import_module
 
-__all__: list[str] = []
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tensormem.distributed.dask.handover_plugin import HandOverPlugin as HandOverPlugin
+    from tensormem.distributed.dask.registration import register_serializers as register_serializers
+
+__all__ = ["HandOverPlugin", "register_serializers"]
 
 # Where each name comes from.
-_HOMES: dict[str, str] = {}
+_HOMES = {
+    "HandOverPlugin": "handover_plugin",
+    "register_serializers": "registration",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -5,10 +5,22 @@ Must not know: the other engine.
 
 from importlib import import_module
 
-__all__: list[str] = []
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tensormem.distributed.ray.registering import register_transport as register_transport
+    from tensormem.distributed.ray.registering import transport_counts as transport_counts
+    from tensormem.distributed.ray.shared_tensor import SharedTensor as SharedTensor
+    from tensormem.distributed.ray.shared_tensor import share as share
+
+__all__ = ["SharedTensor", "register_transport", "share", "transport_counts"]
 
 # Where each name comes from.
-_HOMES: dict[str, str] = {}
+_HOMES = {
+    "SharedTensor": "shared_tensor",
+    "register_transport": "registering",
+    "share": "shared_tensor",
+    "transport_counts": "registering",
+}
 
 
 def __getattr__(name: str) -> object:
