@@ -12,6 +12,7 @@ import secrets
 import selectors
 import socket
 import threading
+import weakref
 from types import TracebackType
 from typing import Self
 
@@ -21,6 +22,8 @@ from tensormem.distributed import handover_messages as messages
 from tensormem.sharing import unix_sockets
 
 __all__ = ["HandOverServer", "new_address"]
+
+_open_servers: weakref.WeakSet[HandOverServer] = weakref.WeakSet()
 
 
 def new_address() -> str:
@@ -55,14 +58,14 @@ class HandOverServer:
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._selector.register(self._stop, selectors.EVENT_READ)
         self._closed = False
-        self._pid = os.getpid()
         self._thread = threading.Thread(target=self._run, name="tensormem-handover", daemon=True)
         self._thread.start()
+        _open_servers.add(self)
 
     @property
     def is_running(self) -> bool:
-        """Whether it serves, in this process: a server does not survive a fork."""
-        return self._pid == os.getpid() and self._thread.is_alive()
+        """Whether it serves; a server stays with the process that made it."""
+        return not self._closed and self._thread.is_alive()
 
     def offer(self, token: str, tensors: list[Tensor]) -> None:
         """Let whoever knows the token take these tensors, as often as they like, until `withdraw`."""
@@ -172,19 +175,29 @@ class HandOverServer:
             closed, self._closed = self._closed, True
         if closed:
             return
-        if self._pid == os.getpid():
-            os.eventfd_write(self._stop, 1)
-            if self._thread is not threading.current_thread():
-                self._thread.join()
-            for key in list(self._selector.get_map().values()):
-                if isinstance(key.fileobj, socket.socket):
-                    key.fileobj.close()
-        self._selector.close()
-        self._listener.close()
-        os.close(self._stop)
+        os.eventfd_write(self._stop, 1)
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+        self._close_descriptors()
         with self._lock:
-            self._offered.clear()
-            self._brought.clear()
+            dropped = [*self._offered.values(), *self._brought.values()]
+            self._offered, self._brought = {}, {}
+        del dropped
+
+    def _close_descriptors(self) -> None:
+        for key in list(self._selector.get_map().values()):
+            if isinstance(key.fileobj, socket.socket):
+                key.fileobj.close()
+        self._selector.close()
+        os.close(self._stop)
+
+    def _leave_to_the_parent(self) -> None:
+        """After a fork the server is the parent's; our copies of its sockets would keep it and its peers waiting."""
+        self._lock = threading.Lock()
+        if not self._closed:
+            self._closed = True
+            self._close_descriptors()
+            self._offered, self._brought = {}, {}
 
     def __enter__(self) -> Self:
         return self
@@ -193,3 +206,11 @@ class HandOverServer:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _leave_all_to_the_parent() -> None:
+    for server in list(_open_servers):
+        server._leave_to_the_parent()
+
+
+os.register_at_fork(after_in_child=_leave_all_to_the_parent)

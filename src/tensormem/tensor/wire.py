@@ -105,11 +105,11 @@ def parse_header(header: bytes | bytearray | memoryview) -> WireFacts:
 
 def _facts_of(said: dict[str, Any]) -> WireFacts:
     strides = said.get("strides")
-    readonly, host = said["readonly"], said["host"]
+    readonly, host, (code, bits, lanes) = said["readonly"], said["host"], said["dtype"]
     if type(readonly) is not bool or type(host) is not str:
         raise TypeError("a fact is of another type")
     facts = WireFacts(
-        DType(*map(_whole, said["dtype"])),
+        DType(_whole(code), _whole(bits), _whole(lanes)),
         tuple(map(_whole, said["shape"])),
         None if strides is None else tuple(map(_whole, strides)),
         readonly,
