@@ -34,6 +34,17 @@ class HugePages(StrEnum):
     NEVER = "never"
 
 
+class MissingSpace(StrEnum):
+    """What becomes of a tensor that arrives from a space which is not here: an `error`, or a tensor in `main` memory.
+
+    >>> MissingSpace("main") == "main"
+    True
+    """
+
+    ERROR = "error"
+    MAIN = "main"
+
+
 class _Variable:
     """One variable. `parse` raises ValueError for what is not `expected`."""
 
@@ -81,6 +92,10 @@ class Config:
     top: int = _whole(0, 0, 1, "1: let `tensormem top` watch this process; starts a thread")
     oom_dump: str = _text(
         "off", "off, or the path of a file, in which {pid} is the process", "write a report here when memory runs out"
+    )
+
+    missing_space: MissingSpace = _choice(
+        MissingSpace.ERROR, "main: take a tensor that arrives from a space which is not here into main memory"
     )
 
     def __init__(self, **values: object) -> None:

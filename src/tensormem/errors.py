@@ -54,6 +54,8 @@ In brackets: the builtin that each one also is, so that `except MemoryError` wor
     |   |-- ChannelClosed (EOFError)
     |   |-- ChannelRefused (PermissionError)
     |   |-- MalformedMessage (ValueError)
+    |   |-- VersionSkew (ValueError)
+    |   |-- WorkerDied (ConnectionError)
     |   |-- TimedOut (TimeoutError)
     |   |-- RingBusy (RuntimeError)
     |   |-- EndOfFrames (EOFError)
@@ -824,6 +826,38 @@ class MalformedMessage(SharingError, ValueError):
     def __init__(self, position: int, *, what: str = "") -> None:
         self._keep(what, position)
         self.position = position
+
+
+class VersionSkew(SharingError, ValueError):
+    """What arrived has format `theirs`, and this side knows format `ours`.
+
+    >>> VersionSkew(2, 1).theirs
+    2
+    """
+
+    __match_args__ = ("theirs", "ours")
+    _says = "what arrived has format {theirs}, and this side knows format {ours}"
+    _hint = "Run the same version of tensormem on both sides"
+
+    def __init__(self, theirs: int, ours: int, *, what: str = "") -> None:
+        self._keep(what, theirs, ours)
+        self.theirs, self.ours = theirs, ours
+
+
+class WorkerDied(SharingError, ConnectionError):
+    """The process `worker` of node `node` had the memory that was asked for, and is gone.
+
+    >>> WorkerDied("4711", "a", what="it was killed").worker
+    '4711'
+    """
+
+    __match_args__ = ("worker", "node")
+    _says = "worker {worker} of node {node} is gone, and memory that only it had with it"
+    _hint = "Make the tensor again, or keep a copy where it can be lost"
+
+    def __init__(self, worker: str, node: str, *, what: str = "") -> None:
+        self._keep(what, worker, node)
+        self.worker, self.node = worker, node
 
 
 class TimedOut(SharingError, TimeoutError):

@@ -2,8 +2,7 @@
 
 A tensor is a description of bytes: storage, element type, shape, strides, offset. There is no arithmetic; other
 libraries see the same bytes by DLPack, the buffer protocol or an array interface. The class is compiled; what it cannot
-do alone is installed here. Reads from low to high: values, making, descriptors, text,
-pickling, places, hooks.
+do alone is installed here. Reads from low to high: values, making, descriptors, text, wire, pickling, places, hooks.
 """
 
 from tensormem._core import Tensor, empty, from_dlpack, install_dlpack, install_tensors
