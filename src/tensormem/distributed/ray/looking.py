@@ -1,0 +1,47 @@
+"""Owns: what every worker of a Ray cluster has: one small task on each node asks the workers there.
+
+Must not know: how workers answer.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from tensormem.distributed.cluster_table import ClusterStats, of_rows
+from tensormem.distributed.looking import node_rows
+from tensormem.distributed.cluster_node import Node
+from tensormem.errors import DistributedError
+
+__all__ = ["cluster_stats"]
+
+
+def _rows_here() -> list[dict[str, Any]]:
+    node = Node.here("ray", ray.get_runtime_context().get_node_id())
+    return node_rows(node, without_idle_self=True)
+
+
+def cluster_stats(*, timeout: float = 10.0) -> ClusterStats:
+    """What every worker that was set up has now. Nodes that do not answer within `timeout` seconds are `silent`."""
+    if not ray.is_initialized():
+        raise DistributedError("this process is not connected to Ray: call ray.init first")
+    end = time.monotonic() + timeout
+    look = ray.remote(num_cpus=0, max_retries=0)(_rows_here)
+    asked = {
+        node["NodeID"]: look.options(
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        ).remote()
+        for node in ray.nodes()
+        if node["Alive"]
+    }
+    rows, silent = [], []
+    for name, answer in asked.items():
+        try:
+            rows += ray.get(answer, timeout=max(end - time.monotonic(), 0.01))
+        except ray.exceptions.RayError:
+            silent.append(Node.here("ray", name).name)
+            ray.cancel(answer, force=True)
+    return of_rows("ray", rows, silent)
