@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from tensormem.distributed import dask as dask
     from tensormem.distributed import ray as ray
-    from tensormem.distributed.asking import cluster_stats
+    from tensormem.distributed.asking import cluster_stats, write_clocks
     from tensormem.distributed.budget import NodeBudget
     from tensormem.distributed.cluster_table import ClusterStats
     from tensormem.distributed.declaration import Declaration, PoolKind
@@ -30,6 +30,7 @@ __all__ = [
     "dask",
     "installed",
     "ray",
+    "write_clocks",
 ]
 
 # Where each name that is not a module comes from.
@@ -40,7 +41,7 @@ _HOMES = {
     "Node": "cluster_node",
     "NodeBudget": "budget",
     "WorkerStats": "worker_stats",
-    "cluster_stats": "asking",
+    **dict.fromkeys(("cluster_stats", "write_clocks"), "asking"),
 }
 
 

@@ -264,9 +264,17 @@ def _record(declaration: Declaration, worker: str) -> bool:
         return False
     folder = Path(declaration.trace)
     folder.mkdir(parents=True, exist_ok=True)
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", worker)
-    _core.start_recording(str(folder / f"{name}-{os.getpid()}.tmt"), overwrite=True)
+    _core.start_recording(str(folder / trace_name(worker, os.getpid())), overwrite=True)
     return True
+
+
+def trace_name(worker: str, pid: int) -> str:
+    """What the recording of a worker is called.
+
+    >>> trace_name("dask-tcp://127.0.0.1:4000", 77)
+    'dask-tcp-127.0.0.1-4000-77.tmt'
+    """
+    return f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', worker).replace('--', '-')}-{pid}.tmt"
 
 
 def _bytes_by_tag(tracking: TrackingResourceAdaptor) -> dict[str, int]:

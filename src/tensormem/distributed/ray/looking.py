@@ -6,17 +6,19 @@ Must not know: how workers answer.
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from tensormem.distributed.clocks import ClockOffset, estimate_offset, read_clock
 from tensormem.distributed.cluster_table import ClusterStats, of_rows
 from tensormem.distributed.looking import node_rows
 from tensormem.distributed.cluster_node import Node
 from tensormem.errors import DistributedError
 
-__all__ = ["cluster_stats"]
+__all__ = ["clock_offsets", "cluster_stats"]
 
 
 def _rows_here() -> list[dict[str, Any]]:
@@ -30,13 +32,7 @@ def cluster_stats(*, timeout: float = 10.0) -> ClusterStats:
         raise DistributedError("this process is not connected to Ray: call ray.init first")
     end = time.monotonic() + timeout
     look = ray.remote(num_cpus=0, max_retries=0)(_rows_here)
-    asked = {
-        node["NodeID"]: look.options(
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-        ).remote()
-        for node in ray.nodes()
-        if node["Alive"]
-    }
+    asked = {name: look.options(scheduling_strategy=_on(name)).remote() for name in _alive()}
     rows, silent = [], []
     for name, answer in asked.items():
         try:
@@ -45,3 +41,26 @@ def cluster_stats(*, timeout: float = 10.0) -> ClusterStats:
             silent.append(Node.here("ray", name).name)
             ray.cancel(answer, force=True)
     return of_rows("ray", rows, silent)
+
+
+def clock_offsets(*, timeout: float = 10.0) -> dict[str, ClockOffset]:
+    """How far the clock of each node is from ours, by the name of the node in `cluster_stats`."""
+    offsets = {}
+    read = ray.remote(num_cpus=0, max_retries=0)(read_clock)
+    for name in _alive():
+        there = read.options(scheduling_strategy=_on(name))
+        ray.get(there.remote(), timeout=timeout)  # the first one may start a process
+        offsets[Node.here("ray", name).name] = estimate_offset(partial(_get, there, timeout))
+    return offsets
+
+
+def _get(remote: Any, timeout: float) -> Any:
+    return ray.get(remote.remote(), timeout=timeout)
+
+
+def _alive() -> list[str]:
+    return [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+
+
+def _on(node: str) -> NodeAffinitySchedulingStrategy:
+    return NodeAffinitySchedulingStrategy(node, soft=False)
