@@ -18,7 +18,7 @@ from tensormem.errors import DistributedError
 __all__ = ["cluster_stats", "write_clocks"]
 
 
-def cluster_stats(client: object = None, *, timeout: float = 10.0) -> ClusterStats:
+def cluster_stats(client: object = None, *, timeout: float = 30.0) -> ClusterStats:
     """What every worker of the cluster has now: of the Dask cluster of `client`, or of the Ray cluster that this
     process is connected to.
     """

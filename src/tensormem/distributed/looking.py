@@ -5,7 +5,6 @@ Must not know: engines.
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from tensormem.distributed.budget import node_participants
@@ -16,8 +15,8 @@ from tensormem.distributed.worker_stats import WorkerStats
 __all__ = ["node_rows"]
 
 
-def node_rows(node: Node, timeout: float = 2.0, *, without_idle_self: bool = False) -> list[dict[str, Any]]:
-    """A row for every process of the node that was set up. `without_idle_self`: who only came to look is no row.
+def node_rows(node: Node, timeout: float = 2.0) -> list[dict[str, Any]]:
+    """A row for every process of the node that was set up.
 
     >>> node_rows(Node.here("docs", "nobody"))
     []
@@ -38,4 +37,4 @@ def node_rows(node: Node, timeout: float = 2.0, *, without_idle_self: bool = Fal
                 answered=False,
             )
             rows.append(silent.as_dict())
-    return [row for row in rows if not (without_idle_self and row["pid"] == os.getpid() and not row["used"])]
+    return rows

@@ -23,7 +23,7 @@ def _row_here() -> dict[str, Any] | None:
     return None if stack is None else stack.stats().as_dict()
 
 
-def cluster_stats(client: Client, *, timeout: float = 10.0) -> ClusterStats:
+def cluster_stats(client: Client, *, timeout: float = 30.0) -> ClusterStats:
     """What every worker that was set up has now. Workers that do not answer are `silent`."""
     if not isinstance(client, Client):
         raise DistributedError(f"a Dask client is needed, not {type(client).__name__}")

@@ -28,6 +28,7 @@ from tensormem.mr import (
 __all__ = ["install_from_environment", "runtime_env", "setup", "teardown"]
 
 DECLARATION = "TENSORMEM_DECLARATION"
+NO_DECLARATION = "none"  # for processes that only look: they take no part in the budget
 NEXT_HOOK = "TENSORMEM_NEXT_SETUP_HOOK"
 HOOK = "tensormem.distributed.ray.worker_setup.install_from_environment"
 
@@ -77,8 +78,10 @@ def install_from_environment() -> None:
     """What Ray calls in each new worker. A worker that cannot be set up stays, and its first allocation says why: an
     error here would only be seen as a crash.
     """
+    text = os.environ.get(DECLARATION, "")
     try:
-        setup(Declaration.from_json(os.environ.get(DECLARATION, "")))
+        if text != NO_DECLARATION:
+            setup(Declaration.from_json(text))
     except TensormemError as error:
         _refuse_everything(error)
     following = os.environ.get(NEXT_HOOK)
