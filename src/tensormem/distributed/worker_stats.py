@@ -5,7 +5,7 @@ Must not know: engines, other workers.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from tensormem.errors import InvalidArgument
@@ -50,7 +50,7 @@ class WorkerStats:
 
     def as_dict(self) -> dict[str, Any]:
         """Raw values, for JSON."""
-        return asdict(self)
+        return {**vars(self), "tags": dict(self.tags)}
 
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> WorkerStats:
