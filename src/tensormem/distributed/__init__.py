@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from tensormem.distributed import ray as ray
     from tensormem.distributed.asking import cluster_stats, write_clocks
     from tensormem.distributed.budget import NodeBudget
+    from tensormem.distributed.cluster_node import Node
     from tensormem.distributed.cluster_table import ClusterStats
     from tensormem.distributed.declaration import Declaration, PoolKind
-    from tensormem.distributed.cluster_node import Node
     from tensormem.distributed.worker_stack import WorkerStack, installed
     from tensormem.distributed.worker_stats import WorkerStats
 

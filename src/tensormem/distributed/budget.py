@@ -10,8 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from tensormem.distributed.declaration import Declaration
 from tensormem.distributed.cluster_node import Node
+from tensormem.distributed.declaration import Declaration
 from tensormem.distributed.presence import Member, Presence, entry, members
 from tensormem.errors import DistributedError, InvalidArgument, SetUpConflict
 from tensormem.pools import Participant, SharedBudget

@@ -17,8 +17,8 @@ from typing import Any
 
 from tensormem import _core
 from tensormem.distributed.budget import NodeBudget
-from tensormem.distributed.declaration import Declaration, PoolKind
 from tensormem.distributed.cluster_node import Node
+from tensormem.distributed.declaration import Declaration, PoolKind
 from tensormem.distributed.worker_stats import WorkerStats
 from tensormem.errors import NodeOutOfMemory, SetUpConflict, TenantInUse
 from tensormem.mr import (

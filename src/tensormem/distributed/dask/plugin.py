@@ -10,10 +10,10 @@ from typing import Any
 from distributed import Worker, WorkerPlugin
 
 from tensormem.distributed import worker_stack
+from tensormem.distributed.cluster_node import Node
 from tensormem.distributed.dask.metrics import add_metrics, remove_metrics
 from tensormem.distributed.dask.spilling import Spilling
 from tensormem.distributed.declaration import Declaration
-from tensormem.distributed.cluster_node import Node
 
 __all__ = ["TensormemPlugin"]
 

@@ -10,18 +10,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from dask.sizeof import sizeof
 from distributed import Worker
 
-from tensormem._core import Tensor
-
 __all__ = ["Spilling"]
-
-
-@sizeof.register(Tensor)  # type: ignore[untyped-decorator]
-def _size(tensor: Tensor) -> int:
-    """What Dask counts for a tensor: without this, the size of a small object."""
-    return tensor.nbytes
 
 
 class Spilling:

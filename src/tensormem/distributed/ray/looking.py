@@ -14,9 +14,9 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from tensormem.distributed.clocks import ClockOffset, estimate_offset, read_clock
+from tensormem.distributed.cluster_node import Node
 from tensormem.distributed.cluster_table import ClusterStats, of_rows
 from tensormem.distributed.looking import node_rows
-from tensormem.distributed.cluster_node import Node
 from tensormem.distributed.ray.worker_setup import DECLARATION, NO_DECLARATION
 from tensormem.errors import DistributedError
 

@@ -13,8 +13,8 @@ import ray
 from ray._common.utils import load_class
 
 from tensormem.distributed import worker_stack
-from tensormem.distributed.declaration import Declaration
 from tensormem.distributed.cluster_node import Node
+from tensormem.distributed.declaration import Declaration
 from tensormem.distributed.ray.metrics import Gauges
 from tensormem.distributed.worker_stack import WorkerStack
 from tensormem.errors import DistributedError, InvalidArgument, SetUpConflict, TensormemError
