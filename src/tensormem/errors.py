@@ -22,6 +22,7 @@ In brackets: the builtin that each one also is, so that `except MemoryError` wor
     |   `-- InvalidConfig
     |-- ResourceError                       memory could not be handed out, used or taken back
     |   |-- OutOfMemory (MemoryError)
+    |   |   `-- NodeOutOfMemory             a worker of a cluster was refused
     |   |-- OutOfBudget (MemoryError)
     |   |-- InsufficientCapacity (ValueError)
     |   |-- UseAfterFree (RuntimeError)
@@ -61,6 +62,9 @@ In brackets: the builtin that each one also is, so that `except MemoryError` wor
     |   |-- EndOfFrames (EOFError)
     |   `-- WriterGone (RuntimeError)
     |-- CannotWatch (ConnectionError)       a process cannot be watched by `tensormem top`, or cannot offer to be
+    |-- DistributedError                    a worker could not be set up as declared, or a cluster not be asked
+    |   |-- SetUpConflict (RuntimeError)
+    |   `-- VersionMismatch (RuntimeError)
     |-- UnknownDeviceType (BufferError)     DLPack brought a device that no space stands for
     |-- CrossSpaceError (ValueError)
     |-- NoCompatibleComputeDevice (LookupError)
@@ -406,6 +410,29 @@ class OutOfMemory(ResourceError, MemoryError):
     def fragmentation(self) -> float:
         """1 - largest / total: 0.0 when all free memory is one piece, or none is free."""
         return 1.0 - self.largest_free / self.total_free if self.total_free else 0.0
+
+
+class NodeOutOfMemory(OutOfMemory):
+    """A worker of a cluster was refused `requested` bytes. `total_free` is what its node has left, `largest_free` what
+    this `worker` could still have of it; `node` is its node.
+
+    >>> NodeOutOfMemory(4096, 1024, 512, worker="ray-1f3a (pid 77)", node="ray-c0ffee on box").worker
+    'ray-1f3a (pid 77)'
+    """
+
+    __match_args__ = ("requested", "total_free", "largest_free", "worker", "node")
+    _says = (
+        "{worker} on node {node} cannot allocate {requested:,} bytes: the node has {total_free:,} left, "
+        "and this worker can have {largest_free:,} of them"
+    )
+    _hint = "Free blocks, let the engine spill, declare a larger budget, or put the work on another node"
+
+    def __init__(
+        self, requested: int, total_free: int, largest_free: int, worker: str = "", node: str = "", *, what: str = ""
+    ) -> None:
+        super().__init__(requested, total_free, largest_free)
+        self._keep(what, requested, total_free, largest_free, worker, node)
+        self.worker, self.node = worker, node
 
 
 class OutOfBudget(ResourceError, MemoryError):
@@ -920,6 +947,44 @@ class WriterGone(SharingError, RuntimeError):
     def __init__(self, pid: int, number: int, *, what: str = "") -> None:
         self._keep(what, pid, number)
         self.pid, self.number = pid, number
+
+
+# --- Clusters --------------------------------------------------------------------------------------------------------
+
+
+class DistributedError(TensormemError):
+    """A worker could not be set up as declared, or a cluster could not be asked.
+
+    >>> issubclass(VersionMismatch, DistributedError)
+    True
+    """
+
+
+class SetUpConflict(DistributedError, RuntimeError):
+    """Somebody declared something else before: in this process, or for this node.
+
+    >>> str(SetUpConflict("this node has a budget of 1 GiB")).split(". ")[0]
+    'this worker cannot be set up as declared: this node has a budget of 1 GiB'
+    """
+
+    _says = "this worker cannot be set up as declared: {what}"
+    _hint = "Tear down what is there, or declare the same"
+
+
+class VersionMismatch(DistributedError, RuntimeError):
+    """What came from a process with version `theirs` cannot be understood by `ours`.
+
+    >>> VersionMismatch("0.1.0", "0.9.2").theirs
+    '0.9.2'
+    """
+
+    __match_args__ = ("ours", "theirs")
+    _says = "this process has tensormem {ours}, and what it was sent was made by {theirs}"
+    _hint = "Install the same version everywhere in the cluster"
+
+    def __init__(self, ours: str, theirs: str, *, what: str = "") -> None:
+        self._keep(what, ours, theirs)
+        self.ours, self.theirs = ours, theirs
 
 
 # --- Spaces, devices, and what this machine does not have ------------------------------------------------------------

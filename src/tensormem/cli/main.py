@@ -6,6 +6,7 @@ import tensormem
 from tensormem.cli.diff import diff
 from tensormem.cli.doctor import doctor
 from tensormem.cli.export import export
+from tensormem.cli.merge import merge
 from tensormem.cli.plan import plan
 from tensormem.cli.record import record
 from tensormem.cli.replay import replay
@@ -23,5 +24,5 @@ def cli() -> None:
     """One memory layer for tensors: what it can do on this machine, and what a program did with it."""
 
 
-for command in (diff, doctor, export, plan, record, replay, report, selftest, stats, top, tree, view):
+for command in (diff, doctor, export, merge, plan, record, replay, report, selftest, stats, top, tree, view):
     cli.add_command(command)

@@ -5,20 +5,53 @@ descriptor. A module is loaded when it is first named, and its engine when it is
 """
 
 from importlib import import_module
-from types import ModuleType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from tensormem.distributed import dask as dask
     from tensormem.distributed import ray as ray
+    from tensormem.distributed.asking import cluster_stats, write_clocks
+    from tensormem.distributed.budget import NodeBudget
+    from tensormem.distributed.cluster_node import Node
+    from tensormem.distributed.cluster_table import ClusterStats
+    from tensormem.distributed.declaration import Declaration, PoolKind
+    from tensormem.distributed.worker_stack import WorkerStack, installed
+    from tensormem.distributed.worker_stats import WorkerStats
 
-__all__ = ["dask", "ray"]
+__all__ = [
+    "ClusterStats",
+    "Declaration",
+    "Node",
+    "NodeBudget",
+    "PoolKind",
+    "WorkerStack",
+    "WorkerStats",
+    "cluster_stats",
+    "dask",
+    "installed",
+    "ray",
+    "write_clocks",
+]
+
+# Where each name that is not a module comes from.
+_HOMES = {
+    **dict.fromkeys(("Declaration", "PoolKind"), "declaration"),
+    **dict.fromkeys(("WorkerStack", "installed"), "worker_stack"),
+    "ClusterStats": "cluster_table",
+    "Node": "cluster_node",
+    "NodeBudget": "budget",
+    "WorkerStats": "worker_stats",
+    **dict.fromkeys(("cluster_stats", "write_clocks"), "asking"),
+}
 
 
-def __getattr__(name: str) -> ModuleType:
+def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module(f"{__name__}.{name}")
+    module = import_module(f"{__name__}.{_HOMES.get(name, name)}")
+    value: object = getattr(module, name) if name in _HOMES else module
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -8,6 +8,7 @@ import sys
 
 from tensormem.trace.events import Event, EventKind, Frame, Reporter
 from tensormem.trace.lifetimes import Lifetime, check_lifetimes, peak_load, read_lifetimes, write_lifetimes
+from tensormem.trace.merging import MergedSource, merge
 from tensormem.trace.namespace import TraceModule
 from tensormem.trace.opening import open_trace as open
 from tensormem.trace.peaks import Peak
@@ -24,6 +25,7 @@ __all__ = [
     "EventKind",
     "Frame",
     "Lifetime",
+    "MergedSource",
     "Peak",
     "Plan",
     "PlanProgress",
@@ -39,6 +41,7 @@ __all__ = [
     "counter",
     "is_recording",
     "load_plan",
+    "merge",
     "open",
     "peak_load",
     "plan",

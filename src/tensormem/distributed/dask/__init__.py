@@ -8,13 +8,22 @@ from importlib import import_module
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from tensormem.distributed.dask.handover_plugin import HandOverPlugin as HandOverPlugin
+    from tensormem.distributed.dask.looking import cluster_stats as cluster_stats
+    from tensormem.distributed.dask.plugin import TensormemPlugin as TensormemPlugin
     from tensormem.distributed.dask.registration import register_serializers as register_serializers
 
-__all__ = ["HandOverPlugin", "register_serializers"]
+__all__ = [
+    "HandOverPlugin",
+    "TensormemPlugin",
+    "cluster_stats",
+    "register_serializers",
+]
 
 # Where each name comes from.
 _HOMES = {
     "HandOverPlugin": "handover_plugin",
+    "TensormemPlugin": "plugin",
+    "cluster_stats": "looking",
     "register_serializers": "registration",
 }
 

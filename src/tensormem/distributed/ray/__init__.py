@@ -7,18 +7,38 @@ from importlib import import_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from tensormem.distributed.ray.evictable_cache import EvictableCache as EvictableCache
+    from tensormem.distributed.ray.looking import cluster_stats as cluster_stats
     from tensormem.distributed.ray.registering import register_transport as register_transport
     from tensormem.distributed.ray.registering import transport_counts as transport_counts
     from tensormem.distributed.ray.shared_tensor import SharedTensor as SharedTensor
     from tensormem.distributed.ray.shared_tensor import share as share
+    from tensormem.distributed.ray.worker_setup import runtime_env as runtime_env
+    from tensormem.distributed.ray.worker_setup import setup as setup
+    from tensormem.distributed.ray.worker_setup import teardown as teardown
 
-__all__ = ["SharedTensor", "register_transport", "share", "transport_counts"]
+__all__ = [
+    "EvictableCache",
+    "SharedTensor",
+    "cluster_stats",
+    "register_transport",
+    "runtime_env",
+    "setup",
+    "share",
+    "teardown",
+    "transport_counts",
+]
 
 # Where each name comes from.
 _HOMES = {
+    "EvictableCache": "evictable_cache",
     "SharedTensor": "shared_tensor",
+    "cluster_stats": "looking",
     "register_transport": "registering",
+    "runtime_env": "worker_setup",
+    "setup": "worker_setup",
     "share": "shared_tensor",
+    "teardown": "worker_setup",
     "transport_counts": "registering",
 }
 

@@ -1,0 +1,1 @@
+"""The parts of `many_nodes.py`: requests, their order in time, budgets, the simulation, costs, and the picture."""

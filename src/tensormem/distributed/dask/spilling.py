@@ -1,0 +1,55 @@
+"""Owns: making room by Dask's own means: the worker's spill buffer moves its oldest values to disk.
+
+Must not know: who is short of memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from distributed import Worker
+
+__all__ = ["Spilling"]
+
+
+class Spilling:
+    """Evicts from a worker's data on the worker's own event loop, which alone may touch it."""
+
+    def __init__(self, worker: Worker, live_bytes: Callable[[], int], patience: float) -> None:
+        self._worker, self._live_bytes, self._patience = worker, live_bytes, patience
+        self._loop: asyncio.AbstractEventLoop = worker.loop.asyncio_loop
+        self._thread = threading.get_ident()
+        self.moved_bytes = 0
+        """What was let go of for others, ever: bytes of our blocks that are free since."""
+
+    def __call__(self, wanted: int) -> None:
+        """Spill values until `wanted` bytes of our blocks are free, or there are none left."""
+        if threading.get_ident() == self._thread:
+            self._evict(wanted)  # a message that arrives is being unpacked there
+            return
+        done = asyncio.run_coroutine_threadsafe(self._evict_there(wanted), self._loop)
+        try:
+            done.result(self._patience)
+        except TimeoutError:
+            done.cancel()
+
+    async def _evict_there(self, wanted: int) -> None:
+        self._evict(wanted)
+
+    def _evict(self, wanted: int) -> None:
+        data: Any = self._worker.data
+        if not hasattr(data, "evict"):
+            return  # spilling is switched off
+        before = self._live_bytes()
+        while before - self._live_bytes() < wanted and data.fast:
+            if data.evict() < 0:
+                break  # the disk is full, or a value cannot be pickled; Dask has logged it
+        self.moved_bytes += max(before - self._live_bytes(), 0)
+
+    def spilled_bytes(self) -> int:
+        """What lies on disk now."""
+        total = getattr(self._worker.data, "spilled_total", None)
+        return 0 if total is None else int(total.memory)

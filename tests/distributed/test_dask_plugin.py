@@ -1,0 +1,122 @@
+"""Workers of a real Dask cluster under one declaration: one budget per host, spilling, errors with names, SIGKILL."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+
+from support.clusters import dask_cluster, eventually
+from support.dask_work import drop_kept, keep, make, page_address, stats_here, total
+from tensormem import errors
+from tensormem.distributed import Declaration, cluster_stats
+from tensormem.distributed import dask as tm_dask
+
+pytest.importorskip("distributed")
+
+MIB = 1 << 20
+BUDGET = 64 * MIB
+PATH = {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
+DECLARED = Declaration(budget=BUDGET, keep=0, patience=20)
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    with dask_cluster(memory_limit="2GiB", env=PATH) as made:
+        made.register_plugin(tm_dask.TensormemPlugin(DECLARED))
+        yield made
+
+
+@pytest.fixture
+def workers(client: Any) -> Iterator[list[str]]:
+    yield sorted(client.scheduler_info(-1)["workers"])
+    client.run(drop_kept)
+    eventually(lambda: sum(row.used for row in cluster_stats(client).rows) == 0, "everything has gone back")
+
+
+def test_the_workers_of_a_host_share_one_budget_and_a_refusal_names_them(client: Any, workers: list[str]) -> None:
+    first, second = workers[:2]
+    client.run(keep, 40 * MIB, workers=[first])
+    with pytest.raises(errors.NodeOutOfMemory) as raised:
+        client.run(keep, 30 * MIB, workers=[second])
+    refusal = raised.value
+    pid = client.run(os.getpid, workers=[second])[second]
+    assert (refusal.requested, refusal.total_free) == (30 * MIB, BUDGET - 40 * MIB)
+    assert f"pid {pid}" in refusal.worker and "dask-Scheduler" in refusal.node
+    assert client.run(os.getpid, workers=[second])[second] == pid, "the process lives on"
+
+
+def test_a_worker_spills_its_results_when_another_needs_memory(client: Any, workers: list[str]) -> None:
+    first, second = workers[:2]
+    made = [client.submit(make, number, 8 * MIB, workers=[first], pure=False) for number in range(6)]
+    eventually(lambda: all(each.done() for each in made), "the tensors are there")
+    before = {row.pid: row for row in cluster_stats(client).rows}
+    pid = client.run(os.getpid, workers=[first])[first]
+    assert (before[pid].used, before[pid].spilled) == (48 * MIB, 0)
+    client.run(keep, 32 * MIB, workers=[second])
+    row = {row.pid: row for row in cluster_stats(client).rows}[pid]
+    assert (row.used, row.evicted) == (32 * MIB, 16 * MIB)
+    assert row.times_asked > before[pid].times_asked
+    assert row.spilled >= 16 * MIB
+    on_disk = client.run(lambda dask_worker: dict(dask_worker.data.disk.data.weight_by_key), workers=[first])[first]
+    assert sum(size.disk for size in on_disk.values()) >= 1, "the bytes were really written"
+    client.run(drop_kept)
+    assert client.gather(client.map(total, made, workers=[first], pure=False)) == [n * 8 * MIB for n in range(6)]
+
+
+def test_a_worker_that_is_short_spills_its_own_results_first(client: Any, workers: list[str]) -> None:
+    (first,) = workers[:1]
+    made = [client.submit(make, number, 16 * MIB, workers=[first], pure=False) for number in range(6)]
+    assert client.gather(client.map(total, made, workers=[first], pure=False)) == [n * 16 * MIB for n in range(6)]
+    pid = client.run(os.getpid, workers=[first])[first]
+    assert {row.pid: row for row in cluster_stats(client).rows}[pid].evicted > 0
+
+
+def test_the_heartbeat_and_the_page_of_a_worker_have_its_memory(client: Any, workers: list[str]) -> None:
+    (first,) = workers[:1]
+    client.run(keep, 4 * MIB, workers=[first])
+
+    def told() -> bool:
+        metrics = client.scheduler_info(-1)["workers"][first]["metrics"]
+        return bool(metrics.get("tensormem", {}).get("used") == 4 * MIB)
+
+    eventually(told, "the scheduler has heard of it")
+    with urlopen(client.run(page_address, workers=[first])[first], timeout=20) as answer:
+        page = answer.read().decode()
+    name = client.run(stats_here, workers=[first])[first]["worker"]
+    (line,) = [line for line in page.splitlines() if line.startswith("tensormem_used{") and name in line]
+    assert float(line.split()[-1]) == 4 * MIB
+
+
+def test_another_declaration_and_another_version_are_refused_and_change_nothing(client: Any) -> None:
+    with pytest.raises(errors.SetUpConflict, match="was set up as"):
+        client.register_plugin(tm_dask.TensormemPlugin(Declaration(budget="1GiB")), name="another")
+    odd = tm_dask.TensormemPlugin(DECLARED)
+    odd._text = odd._text.replace('"tensormem": "0.1', '"tensormem": "7.1')
+    with pytest.raises(errors.VersionMismatch, match=r"7\.1\.0"):
+        client.register_plugin(odd, name="odd")
+    assert {row.budget for row in cluster_stats(client).rows} == {BUDGET}
+
+
+def test_a_killed_worker_returns_its_share_and_its_successor_is_set_up(client: Any, workers: list[str]) -> None:
+    first, second = workers[:2]
+    client.run(keep, 56 * MIB, workers=[first])
+    pid = client.run(os.getpid, workers=[first])[first]
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: not os.path.exists(f"/proc/{pid}"), "the killed worker has gone")
+    client.run(keep, BUDGET, workers=[second])
+    client.wait_for_workers(2, timeout=60)
+    eventually(lambda: len(cluster_stats(client).rows) == 2, "the successor is set up")
+    assert sum(row.used for row in cluster_stats(client).rows) == BUDGET
+
+
+def test_when_the_plugin_goes_the_workers_are_as_before(client: Any) -> None:
+    client.run(drop_kept)
+    client.unregister_worker_plugin("tensormem")
+    assert cluster_stats(client).rows == []
+    assert set(client.run(stats_here).values()) == {None}
+    client.register_plugin(tm_dask.TensormemPlugin(Declaration(budget="32MiB")))
+    assert {row.budget for row in cluster_stats(client).rows} == {32 * MIB}

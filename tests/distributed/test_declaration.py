@@ -1,0 +1,223 @@
+"""The declaration, the presence of a node's workers and their one budget, without any engine: in real processes."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import tensormem as tm
+from tensormem import errors
+from tensormem.distributed import ClusterStats, Declaration, Node, NodeBudget, WorkerStack, WorkerStats, installed
+from tensormem.distributed.looking import node_rows
+from tensormem.distributed.presence import entry, members
+from tensormem.distributed.worker_stack import install, uninstall
+
+MIB = 1 << 20
+NODE = Node.here("test", f"node-of-{os.getpid()}")
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"budget": 0}, "at least one byte"),
+        ({"guaranteed": "1MiB"}, "needs a budget"),
+        ({"budget": "1MiB", "limit": "2MiB"}, "more than the budget"),
+        ({"budget": "8MiB", "limit": "1MiB", "guaranteed": "2MiB"}, "cannot be guaranteed"),
+        ({"pool": "puddle"}, "a pool is one of elastic, pool"),
+        ({"priority": 0}, "priority"),
+        ({"patience": -1}, "patience"),
+        ({"metrics_seconds": "often"}, "metrics_seconds"),
+        ({"tags": "yes"}, "tags"),
+        ({"limit": "12 potatoes"}, "potatoes"),
+    ],
+)
+def test_what_cannot_be_right_is_refused_on_the_driver(fields: dict[str, Any], says: str) -> None:
+    with pytest.raises(errors.InvalidArgument, match=says):
+        Declaration(**fields)
+
+
+def test_a_declaration_survives_its_travel_and_another_version_is_named() -> None:
+    declared = Declaration(budget="1GiB", limit="100MiB", pool="pool", tags=True, trace="traces")
+    assert Declaration.from_json(declared.to_json()) == declared
+    for text in ("", "{}", "[1]", Declaration().to_json().replace("keep", "puddle")):
+        with pytest.raises(errors.InvalidArgument, match="no declaration"):
+            Declaration.from_json(text)
+    with pytest.raises(errors.VersionMismatch) as raised:
+        Declaration.from_json(declared.to_json().replace(f'"{tm.__version__}"', '"99.0.1"'))
+    assert (raised.value.ours, raised.value.theirs) == (tm.__version__, "99.0.1")
+
+
+@contextmanager
+def peer(declared: Declaration, work: str = "") -> Iterator[subprocess.Popen[str]]:
+    """Another process of the node; it says "ready", and ends when its standard input does."""
+    program = f"""
+        import sys
+        import tensormem as tm
+        from tensormem.distributed import Declaration, Node
+        from tensormem.distributed.worker_stack import install
+        stack = install(Declaration.from_json({declared.to_json()!r}), Node.here("test", {NODE.id!r}), "peer")
+        """
+    code = textwrap.dedent(program) + textwrap.dedent(work) + "\nprint('ready', flush=True)\nsys.stdin.readline()\n"
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            assert stream is not None
+            stream.close()
+
+
+def test_processes_of_a_node_find_one_budget_and_a_killed_one_returns_its_share() -> None:
+    declared = Declaration(budget="32MiB", keep=0)
+    with peer(declared, "kept = tm.empty(20 << 20, 'uint8')") as other:
+        stack = WorkerStack(declared, NODE, "here")
+        with pytest.raises(errors.NodeOutOfMemory) as raised:
+            stack.resource.allocate("16MiB")
+        assert raised.value.total_free == 12 * MIB
+        rows = {row["worker"]: row for row in node_rows(NODE)}
+        assert (rows["peer"]["used"], rows["peer"]["pid"], rows["here"]["used"]) == (20 * MIB, other.pid, 0)
+        os.kill(other.pid, signal.SIGKILL)
+        other.wait()
+        block = stack.resource.allocate("32MiB")
+        assert [row["worker"] for row in node_rows(NODE)] == ["here"]
+        stack.resource.deallocate(block)
+        stack.close()
+    assert members(NODE.key) == []
+
+
+def test_the_ledger_outlives_who_made_it() -> None:
+    declared = Declaration(budget="32MiB", keep=0)
+    with peer(declared) as maker:
+        stack = WorkerStack(declared, NODE, "second")
+        block = stack.resource.allocate("30MiB")
+        os.kill(maker.pid, signal.SIGKILL)
+        maker.wait()
+        with peer(declared):
+            rows = {row["worker"]: row["used"] for row in node_rows(NODE)}
+            assert rows == {"second": 30 * MIB, "peer": 0}
+        stack.resource.deallocate(block)
+        stack.close()
+
+
+def test_a_process_that_does_not_answer_is_known_from_the_ledger() -> None:
+    declared = Declaration(budget="32MiB", keep=0)
+    with peer(declared, "kept = tm.empty(4 << 20, 'uint8')") as other, NodeBudget(NODE, declared, "here", dict):
+        os.kill(other.pid, signal.SIGSTOP)
+        rows = [WorkerStats.from_dict(row) for row in node_rows(NODE, timeout=0.2) if row]
+        (silent,) = [row for row in rows if row.pid == other.pid]
+        assert (silent.worker, silent.used, silent.answered) == ("peer", 4 * MIB, False)
+        assert "peer (no answer)" in str(ClusterStats("test", [silent]))
+        os.kill(other.pid, signal.SIGCONT)
+
+
+def test_another_budget_for_the_same_node_is_refused_and_names_who_was_first() -> None:
+    with peer(Declaration(budget="32MiB")) as other:
+        for declared in (Declaration(budget="33MiB"), Declaration()):
+            with pytest.raises(errors.SetUpConflict, match=f"process {other.pid} declared 32 MiB"):
+                WorkerStack(declared, NODE, "here")
+        other_node = Node.here("test", NODE.id + "-of-another-cluster")
+        WorkerStack(Declaration(budget="33MiB"), other_node, "here").close()
+
+
+def test_who_is_killed_at_the_entry_lets_the_next_one_in() -> None:
+    code = (
+        "import sys\nfrom tensormem.distributed.presence import entry\n"
+        f"with entry({NODE.key!r}):\n    print('inside', flush=True)\n    sys.stdin.readline()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None and process.stdout.readline() == "inside\n"
+        with pytest.raises(errors.DistributedError, match="has been entering"), entry(NODE.key, timeout=0.05):
+            pass
+        process.kill()
+        process.wait()
+        with entry(NODE.key):
+            pass
+
+
+def test_installing_twice_is_once_and_what_was_current_comes_back() -> None:
+    before = tm.mr.get_current_device_resource()
+    declared = Declaration(budget="32MiB", limit="16MiB", tags=True)
+    stack = install(declared, NODE, "here")
+    assert install(declared, NODE, "here") is stack and installed() is stack
+    assert tm.mr.get_current_device_resource() is stack.resource
+    with pytest.raises(errors.SetUpConflict, match="was set up as"):
+        install(Declaration(budget="16MiB"), NODE, "here")
+    with tm.tag("weights"):
+        tensor = tm.empty(1000, "uint8")
+    assert stack.stats().tags == {"weights": 1000}
+    uninstall()
+    with pytest.raises(errors.TenantInUse):
+        uninstall()
+    assert tm.mr.get_current_device_resource() is stack.resource, "nothing has changed"
+    del tensor
+    uninstall()
+    assert tm.mr.get_current_device_resource() is before and installed() is None
+    uninstall()
+    assert members(NODE.key) == []
+
+
+def test_by_force_blocks_live_on_and_count_until_they_go() -> None:
+    declared = Declaration(budget="32MiB", keep=0)
+    install(declared, NODE, "here")
+    tensor = tm.zeros(MIB, "uint8")
+    with peer(declared) as _:
+        uninstall(force=True)
+        assert tensor[5].item() == 0
+        del tensor
+    assert members(NODE.key) == []
+
+
+def test_evictors_are_asked_in_turn_until_there_is_room_and_a_failing_one_is_passed_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stack = WorkerStack(Declaration(budget="8MiB", keep=0), NODE, "here")
+    kept = [stack.resource.allocate("2MiB") for _ in range(4)]
+
+    @stack.on_pressure
+    def fails(wanted: int) -> None:
+        raise RuntimeError(f"{wanted} are too many")
+
+    def drops(wanted: int) -> None:
+        stack.resource.deallocate(kept.pop(0))
+
+    stack.on_pressure(drops, lambda: 7)
+    block = stack.resource.allocate("4MiB")
+    stats = stack.stats()
+    assert len(kept) == 2 and [text for text in caplog.messages if "make room" in text]
+    assert (stats.spilled, stats.evicted, stats.refusals) == (7, 4 * MIB, 0)
+    stack.forget(drops)
+    with pytest.raises(errors.NodeOutOfMemory):
+        stack.resource.allocate("4MiB")
+    with pytest.raises(errors.NodeOutOfMemory, match="16,777,216"):
+        stack.resource.allocate("16MiB")
+    assert stack.stats().refusals == 2
+    for each in (block, *kept):
+        stack.resource.deallocate(each)
+    stack.close()
+
+
+def test_a_worker_with_a_pool_gives_back_under_pressure_too() -> None:
+    stack = WorkerStack(Declaration(budget="64MiB", pool="pool"), NODE, "here")
+    stack.resource.deallocate(stack.resource.allocate("3MiB"))
+    assert stack.stats().used > 0 and stack.stats().live == 0
+    assert stack.relieve(MIB) > 0
+    assert stack.stats().used == 0
+    stack.close()
+
+
+def test_nothing_is_left_behind() -> None:
+    before = sorted(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+    install(Declaration(budget="32MiB"), NODE, "here")
+    uninstall()
+    assert (sorted(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))) == before
