@@ -75,9 +75,8 @@ def window_of(trace: Trace, start_ns: int = 0, end_ns: int | None = None, *, mos
         fitting = _fit(trace, low, high, most)
         cut = "" if fitting == high else f", cut off after about {most:,} events"
         return Window(low, fitting, f"the window that was asked for{cut}")
-    low = _before_the_peak(trace, overview_of(trace), most)
-    why = f"about {most:,} of {trace.event_count:,} events, around the highest usage"
-    return Window(low, _fit(trace, low, last, most), why)
+    low, high, count = _around_the_peak(_counts(trace), overview_of(trace), most)
+    return Window(low, min(high, last), f"{count:,} of {trace.event_count:,} events, around the highest usage")
 
 
 def _nanoseconds(text: str) -> int:
@@ -108,13 +107,18 @@ def _fit(trace: Trace, start_ns: int, end_ns: int, most: int) -> int:
     return end_ns
 
 
-def _before_the_peak(trace: Trace, overview: Overview, most: int) -> int:
-    """A start such that the highest total comes about three quarters into the window."""
+def _around_the_peak(pieces: list[tuple[int, int, int]], overview: Overview, most: int) -> tuple[int, int, int]:
+    """Start, end and events of the pieces around the highest total: first those before it up to three quarters of what
+    there is room for, then those behind it, then more of those before."""
     highest = max(zip(overview.totals, overview.times_ns, strict=True), default=(0, 0))[1]
-    wanted, start = most * 3 // 4, 0
-    for first, _, count in reversed([piece for piece in _counts(trace) if piece[0] <= highest]):
-        wanted -= count
-        if wanted <= 0:
-            break
-        start = first
-    return start
+    first = after = sum(1 for piece in pieces if piece[0] <= highest)
+    count = 0
+    for room in (most * 3 // 4, most):
+        while first > 0 and count + pieces[first - 1][2] <= room:
+            first -= 1
+            count += pieces[first][2]
+        while after < len(pieces) and room == most * 3 // 4 and count + pieces[after][2] <= most:
+            count += pieces[after][2]
+            after += 1
+    start = pieces[first][0] if first else 0
+    return start, pieces[after][0] if after < len(pieces) else 2**64, count
