@@ -256,7 +256,7 @@ def test_a_block_selected_in_the_map_is_marked_in_the_table(serving: OpenedPage)
     serving.page.locator("#table [data-value=now]").click()
     serving.settle()
     block = serving.ask("table()")[0]
-    (place, *_) = serving.ask("where(argument)", block)["map"]
+    (place, *_) = serving.ask("where(argument)", block)
     box = serving.page.locator("#addresses").bounding_box()
     assert box is not None
     serving.page.mouse.click(box["x"] + place["x"] + place["width"] / 2, box["y"] + place["y"] + 5)
