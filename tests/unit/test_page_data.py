@@ -168,3 +168,9 @@ def test_a_window_of_a_trace_is_a_window_on_the_page(recording: Path) -> None:
         assert window_of(part)[:2] == (trace.duration_ns // 2, trace.duration_ns)
         assert payload_of(part).events <= payload_of(trace).events
         assert part.bounds == (trace.duration_ns // 2, trace.duration_ns) and window_of(trace).is_whole
+
+
+def test_a_window_of_lifetimes_is_in_steps(lifetimes: Path, tmp_path: Path) -> None:
+    result = run("report", lifetimes, "-o", tmp_path / "a.html", "--window", "2:6", "--json")
+    document = json.loads(result.stdout)
+    assert document["events"] == 2 and document["window"]["start_ns"] == 2 and document["window"]["end_ns"] == 6

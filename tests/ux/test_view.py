@@ -55,6 +55,7 @@ def test_only_who_knows_the_token_and_names_this_host_is_answered(trace: Trace) 
         assert get(server, right)[0] == 200 and get(server, f"{right}data")[0] == 200
         for target in ("/", "/data", "/x/", f"/{server.token[:-1]}/", f"{right}other", f"{right}../etc/passwd"):
             assert get(server, target)[0] == 404, target
+        assert get(server, "http://[/")[0] == 400
         for host in (
             "evil.example",
             f"evil.example:{server.port}",

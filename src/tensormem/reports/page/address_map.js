@@ -89,6 +89,17 @@ class AddressMapView extends CanvasView {
       this.drawBlocks(context, piece, y);
       this.drawPages(context, piece, y);
     }
+    this.drawOwner(context, row.pieces[row.pieces.length - 1], y);
+  }
+
+  /** Whose memory a region is, beside its end where there is room. */
+  drawOwner(context, { region, end, x, width }, y) {
+    if (region.isLoose || end < region.end || this.rowHeight < 11) return;
+    const left = x + width + 8;
+    context.font = theme.smallFont;
+    context.fillStyle = theme.colors.soft;
+    const text = `${formatBytes(region.end - region.start)} of ${this.model.resourceName(region.resource)}`;
+    if (context.measureText(text).width < this.width - left) context.fillText(text, left, y + this.rowHeight / 2 + 4);
   }
 
   drawHole(context, { x, width }, y) {

@@ -36,17 +36,19 @@ class Window(NamedTuple):
         return not self.why
 
 
-def parse_window(text: str) -> tuple[int, int | None]:
+def parse_window(text: str, *, steps: bool = False) -> tuple[int, int | None]:
     """The two times of "from:to"; each a number with ns, us, ms or s (seconds without), and either may be left out.
 
-    >>> parse_window("1.5s:2s"), parse_window("250ms:"), parse_window(":3")
-    ((1500000000, 2000000000), (250000000, None), (0, 3000000000))
+    Lifetimes count steps: there a number without a unit is one of those.
+
+    >>> parse_window("1.5s:2s"), parse_window("250ms:"), parse_window(":3"), parse_window("100:200", steps=True)
+    ((1500000000, 2000000000), (250000000, None), (0, 3000000000), (100, 200))
     """
     start, colon, end = text.partition(":")
     if not colon:
         raise InvalidArgument(f"a window is written from:to, such as 1.5s:2s, not {text!r:.60}")
-    low = _nanoseconds(start) if start.strip() else 0
-    high = _nanoseconds(end) if end.strip() else None
+    low = _nanoseconds(start, steps=steps) if start.strip() else 0
+    high = _nanoseconds(end, steps=steps) if end.strip() else None
     if high is not None and high <= low:
         raise InvalidArgument(f"a window begins before it ends, not at {start.strip()} and {end.strip()}")
     return low, high
@@ -79,12 +81,12 @@ def window_of(trace: Trace, start_ns: int = 0, end_ns: int | None = None, *, mos
     return Window(low, min(high, last), f"{count:,} of {trace.event_count:,} events, around the highest usage")
 
 
-def _nanoseconds(text: str) -> int:
+def _nanoseconds(text: str, *, steps: bool) -> int:
     found = _TIME.fullmatch(text.strip())
     if found is None:
         raise InvalidArgument(f"{text.strip()!r:.40} is no time; write 1.5s, 20ms, 300us or 5000ns")
     whole, _, fraction = found["number"].partition(".")
-    scale = _UNITS[found["unit"]]
+    scale = 1 if steps and not found["unit"] else _UNITS[found["unit"]]
     return int(whole) * scale + int(fraction.ljust(9, "0") or 0) * scale // 10**9
 
 
