@@ -143,6 +143,8 @@ def test_a_recording_is_cut_by_its_chunks_and_its_totals(tmp_path: Path) -> None
         assert sum(count for _, _, count in trace.store.event_chunks()) == trace.event_count  # type: ignore[attr-defined]
         window = window_of(trace, most=1000)
         assert not window.is_whole and payload_of(trace, window).events <= 1000
+        assert 0 < payload_of(trace, window_of(trace, most=1)).events < 1000
+        assert 0 < payload_of(trace, window_of(trace, window.start_ns + 1, most=1)).events < 1000
         late = window_of(trace, list(trace.events())[trace.event_count // 2].time_ns)
         head, _ = unpacked(page_html(payload_of(trace, late)))
         carried = head["carried"]

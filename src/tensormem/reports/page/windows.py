@@ -78,7 +78,8 @@ def window_of(trace: Trace, start_ns: int = 0, end_ns: int | None = None, *, mos
         cut = "" if fitting == high else f", cut off after about {most:,} events"
         return Window(low, fitting, f"the window that was asked for{cut}")
     low, high, count = _around_the_peak(_counts(trace), overview_of(trace), most)
-    return Window(low, min(high, last), f"{count:,} of {trace.event_count:,} events, around the highest usage")
+    high = max(min(high, last), low + 1)  # many events of one moment are one piece too
+    return Window(low, high, f"{count:,} of {trace.event_count:,} events, around the highest usage")
 
 
 def _nanoseconds(text: str, *, steps: bool) -> int:
@@ -103,9 +104,10 @@ def _fit(trace: Trace, start_ns: int, end_ns: int, most: int) -> int:
     for first, last, count in _counts(trace):
         if last < start_ns or first >= end_ns:
             continue
-        total += count
-        if total > most:
+        # One piece is shown in any case, however long it is.
+        if total and total + count > most:
             return max(first, start_ns + 1)
+        total += count
     return end_ns
 
 
@@ -113,8 +115,9 @@ def _around_the_peak(pieces: list[tuple[int, int, int]], overview: Overview, mos
     """Start, end and events of the pieces around the highest total: first those before it up to three quarters of what
     there is room for, then those behind it, then more of those before."""
     highest = max(zip(overview.totals, overview.times_ns, strict=True), default=(0, 0))[1]
-    first = after = sum(1 for piece in pieces if piece[0] <= highest)
-    count = 0
+    after = max(sum(1 for piece in pieces if piece[0] <= highest), 1)
+    first = after - 1  # one piece is shown in any case, however long it is
+    count = pieces[first][2]
     for room in (most * 3 // 4, most):
         while first > 0 and count + pieces[first - 1][2] <= room:
             first -= 1
