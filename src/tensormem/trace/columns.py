@@ -59,10 +59,13 @@ class Columns:
         parts = [(thread, np.frombuffer(records, kind)) for thread, records in file.records(start_ns, end_ns)]
         rows = np.concatenate([np.empty(0, kind), *(part for _, part in parts)])
         threads = np.repeat([thread for thread, _ in parts], [len(part) for _, part in parts]).astype(np.uint32)
-        inside = (rows["time_ns"] >= start_ns) & (rows["time_ns"] <= min(end_ns - 1, 2**64 - 1))
-        order = np.argsort(rows["time_ns"][inside], kind="stable")
-        self.rows: NDArray[Any] = rows[inside][order]
-        self.threads: NDArray[Any] = threads[inside][order]
+        times = np.ascontiguousarray(rows["time_ns"])
+        inside = np.flatnonzero((times >= start_ns) & (times <= min(end_ns - 1, 2**64 - 1)))
+        order = inside[np.argsort(times[inside], kind="stable")]
+        if len(order) < len(rows) or bool((order[1:] < order[:-1]).any()):  # else everything is in its place already
+            rows, threads = rows[order], threads[order]
+        self.rows: NDArray[Any] = rows
+        self.threads: NDArray[Any] = threads
 
     def census(self) -> tuple[Counter[EventKind], int]:
         """How many events there are of each kind, and how many threads they come from."""
