@@ -11,14 +11,16 @@ if TYPE_CHECKING:
     from tensormem.distributed.ray.registering import transport_counts as transport_counts
     from tensormem.distributed.ray.shared_tensor import SharedTensor as SharedTensor
     from tensormem.distributed.ray.shared_tensor import share as share
+    from tensormem.distributed.ray.shared_tensor import tensor_of as tensor_of
 
-__all__ = ["SharedTensor", "register_transport", "share", "transport_counts"]
+__all__ = ["SharedTensor", "register_transport", "share", "tensor_of", "transport_counts"]
 
 # Where each name comes from.
 _HOMES = {
     "SharedTensor": "shared_tensor",
     "register_transport": "registering",
     "share": "shared_tensor",
+    "tensor_of": "shared_tensor",
     "transport_counts": "registering",
 }
 
