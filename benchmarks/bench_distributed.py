@@ -111,7 +111,7 @@ def measure_actors(say: Callable[[str], None]) -> list[Row]:
         def give(self) -> Any:
             return self.array
 
-        @ray.method(tensor_transport="tensormem")
+        @ray.method(tensor_transport="tensormem")  # type: ignore[untyped-decorator]
         def hand_over(self) -> Any:
             return share(self.tensor)
 

@@ -28,7 +28,7 @@ class Camera:
     def __init__(self, frames: int) -> None:
         self.frames = [tm.empty(scene.SHAPE, "uint8", memory="shm") for _ in range(frames)]
 
-    @ray.method(tensor_transport="tensormem")
+    @ray.method(tensor_transport="tensormem")  # type: ignore[untyped-decorator]
     def film(self, number: int) -> dict[str, Any]:
         """The next frame, for others to read."""
         frame = self.frames[number % len(self.frames)]
@@ -60,10 +60,10 @@ class Watcher:
 
 def film(frames: int) -> dict[str, dict[str, int]]:
     """Run the pipeline; a frame is filled again when all who look at it are done with it."""
-    camera = Camera.options(resources=LEFT).remote(4)
+    camera = Camera.options(resources=LEFT).remote(4)  # type: ignore[attr-defined]
     watchers = {
-        "detector": Watcher.options(resources=LEFT).remote(),
-        "recorder": Watcher.options(resources=RIGHT).remote(),
+        "detector": Watcher.options(resources=LEFT).remote(),  # type: ignore[attr-defined]
+        "recorder": Watcher.options(resources=RIGHT).remote(),  # type: ignore[attr-defined]
     }
     looking: list[list[Any]] = []
     for number in range(frames):
