@@ -8,12 +8,10 @@ export PYTHON
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\): *## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
-demo: ## a short tour on this machine's own memory, and a camera for three
+demo: ## the main job: record a program, replay it on three stacks, write a page to look at
 	@scripts/setup.sh build
 	@scripts/rebuild.sh
-	@.venv/bin/python examples/tour.py
-	@echo
-	@.venv/bin/python examples/camera_to_three.py
+	@.venv/bin/python examples/demo.py
 
 test: ## all tests, native and Python, docs included (ARGS="-k streams" for some of the Python ones)
 	@scripts/test.sh $(ARGS)

@@ -1,12 +1,13 @@
 """One camera, three who look: a tracker and a model in processes of their own, and an OpenGL texture.
 
-The camera writes each 1080p frame once, into shared memory; everybody reads those bytes. Run it with `make demo`, or
-`python examples/camera_to_three.py --frames 300`. It ends with 1 if a frame was not what it should be.
+The camera writes each 1080p frame once, into shared memory; everybody reads those bytes. It is a part of `make demo`;
+alone: `python examples/camera_to_three.py --frames 300`. It ends with 1 if a frame was not what it should be.
 """
 
 import argparse
 import multiprocessing
 import sys
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
 import tensormem as tm
@@ -43,11 +44,11 @@ def start(ring: tm.FrameRing, frames: int, rate: float) -> list[Connection]:
     return [here, *watching]
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--frames", type=int, default=90)
     parser.add_argument("--rate", type=float, default=30.0, help="frames a second")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     opengl = is_available("pbo")
     print(f"A camera of {scene.WIDTH} x {scene.HEIGHT}, {given.rate:g} frames a second, and those who look at it")
     ring = tm.FrameRing(4, scene.SHAPE, "uint8")

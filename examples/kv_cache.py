@@ -1,6 +1,6 @@
 """Three models, one budget of memory, an hour of requests: their KV caches kept in three ways, with real memory.
 
-Owns: the command line, the table, and the order of the runs. Run it with `make demo`, or by hand:
+Owns: the command line, the table, and the order of the runs. A part of it is in `make demo`; all of it by hand:
 
     python examples/kv_cache.py [--trace FILE] [--budget 1GiB] [--requests N] [--plot kv_cache.png]
 """

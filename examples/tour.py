@@ -1,4 +1,4 @@
-"""A tour of tensormem on this machine's own memory. Run it with `make demo`.
+"""A tour of tensormem on this machine's own memory: python examples/tour.py
 
 Owns: the order of the stops and the closing account. Every number shown is measured while you watch, and every "ok" is
 a check that could have failed; the tour ends with 1 if one did. Needs the extra `cli`, for rich.

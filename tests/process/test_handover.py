@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -68,6 +69,26 @@ delivery = Delivery(sys.argv[1])
 print(delivery.bring(tm.full(1000, 5, "uint8", memory="shm")), flush=True)
 sys.stdin.readline()
 """
+SERVE_WITHOUT_ROOM = """
+import os, resource, sys
+import tensormem as tm
+from tensormem.distributed.handover import HandOverServer
+server = HandOverServer(sys.argv[1])
+server.offer("it", [tm.full(1000, 7, "uint8", memory="shm")])
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")), most))
+held = []
+try:
+    while True:
+        held.append(os.dup(0))
+except OSError:
+    print("full", flush=True)
+sys.stdin.readline()
+for fd in held:
+    os.close(fd)
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, most))
+sys.stdin.readline()
+"""
 TAKE = """
 import sys
 from tensormem.distributed.delivery import take
@@ -101,6 +122,22 @@ def test_memory_stays_with_who_took_it_when_the_owner_is_killed() -> None:
     assert taken[0].tolist() == [7] * 1000
     with pytest.raises(errors.DriverError):
         take(address, "it", 1)
+
+
+def test_a_server_without_descriptors_serves_when_it_has_some_again() -> None:
+    address = name()
+    peer = Peer(SERVE_WITHOUT_ROOM, address)
+    assert peer.hear() == "full"
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(take, address, "it", 1)
+        assert not waiting.done()
+        assert peer.process.stdin is not None
+        peer.process.stdin.write("\n")
+        peer.process.stdin.flush()
+        (tensor,) = waiting.result(timeout=20)
+    assert tensor.tolist() == [7] * 1000
+    tensor.close()
+    peer.end()
 
 
 def test_a_taker_that_is_killed_leaves_the_owner_as_it_was() -> None:

@@ -7,6 +7,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,6 +36,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A place for sockets of this test alone."""
     tmp_path.chmod(0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     yield tmp_path / "tensormem"
     tm.top.close()
@@ -268,6 +270,12 @@ def test_a_directory_that_others_can_replace_is_refused(home: Path) -> None:
         tm.top.serve()
 
 
+def test_an_unsafe_place_that_is_only_looked_into_is_passed_over(home: Path, tmp_path: Path) -> None:
+    (tmp_path / f"tensormem-{os.geteuid()}").symlink_to(tmp_path)  # where TMPDIR points to
+    tm.top.serve()
+    assert [offer.pid for offer in tm.top.offers()] == [os.getpid()]
+
+
 def test_a_directory_of_somebody_else_is_refused() -> None:
     mine = os.geteuid()
     theirs = os.stat_result((stat.S_IFDIR | 0o700, 1, 1, 2, mine + 1, 0, 0, 0, 0, 0))
@@ -304,6 +312,12 @@ def test_an_unsafe_place_does_not_keep_a_program_from_running(home: Path) -> Non
 def test_a_request_that_makes_no_sense_gets_the_reason(line: bytes, complaint: str) -> None:
     with raw_connection(tm.top.serve()) as connection:
         assert complaint in str(answer_to(connection, line)["error"])
+
+
+def test_requests_that_come_together_are_answered_one_by_one() -> None:
+    with raw_connection(tm.top.serve()) as connection, connection.makefile("rb") as file:
+        connection.sendall(messages.request("hello") * 3)
+        assert [json.loads(file.readline())["pid"] for _ in range(3)] == [os.getpid()] * 3
 
 
 def test_who_asks_without_reading_stalls_nobody_else() -> None:

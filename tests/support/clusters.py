@@ -25,6 +25,7 @@ _RAY = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # keeps 127.0.0.1 what it is, instead of the address of this machine
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_enable_metrics_collection": "0",
+    "RAY_rdt_fetch_fail_timeout_milliseconds": "100000",  # an actor imports PyTorch first, if it is there
     "RAY_DISABLE_DOCKER_CPU_WARNING": "1",
 }
 os.environ.update(_RAY)
@@ -88,7 +89,7 @@ def dask_cluster(*, workers: int = 2, **options: Any) -> Iterator[Any]:
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
             worker_dashboard_address=None,
             local_directory=folder,
             silence_logs=50,
@@ -116,7 +117,7 @@ def memory_descriptors(pid: int) -> list[str]:
 
 def eventually(fact: Callable[[], bool], what: str) -> None:
     """Waits for what another process is about to do; engines free remote memory when they get to it."""
-    end = time.monotonic() + TIME_LIMIT
+    end = time.monotonic() + TIME_LIMIT / 2
     while not fact():
         assert time.monotonic() < end, what
         time.sleep(0.01)

@@ -143,6 +143,8 @@ def test_a_recording_is_cut_by_its_chunks_and_its_totals(tmp_path: Path) -> None
         assert sum(count for _, _, count in trace.store.event_chunks()) == trace.event_count  # type: ignore[attr-defined]
         window = window_of(trace, most=1000)
         assert not window.is_whole and payload_of(trace, window).events <= 1000
+        assert 0 < payload_of(trace, window_of(trace, most=1)).events < 1000
+        assert 0 < payload_of(trace, window_of(trace, window.start_ns + 1, most=1)).events < 1000
         late = window_of(trace, list(trace.events())[trace.event_count // 2].time_ns)
         head, _ = unpacked(page_html(payload_of(trace, late)))
         carried = head["carried"]
@@ -168,3 +170,9 @@ def test_a_window_of_a_trace_is_a_window_on_the_page(recording: Path) -> None:
         assert window_of(part)[:2] == (trace.duration_ns // 2, trace.duration_ns)
         assert payload_of(part).events <= payload_of(trace).events
         assert part.bounds == (trace.duration_ns // 2, trace.duration_ns) and window_of(trace).is_whole
+
+
+def test_a_window_of_lifetimes_is_in_steps(lifetimes: Path, tmp_path: Path) -> None:
+    result = run("report", lifetimes, "-o", tmp_path / "a.html", "--window", "2:6", "--json")
+    document = json.loads(result.stdout)
+    assert document["events"] == 2 and document["window"]["start_ns"] == 2 and document["window"]["end_ns"] == 6

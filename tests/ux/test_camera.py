@@ -1,4 +1,4 @@
-"""The camera example behind `make demo`, run as a newcomer runs it."""
+"""The camera example, run as a newcomer runs it."""
 
 import subprocess
 import sys

@@ -1,6 +1,7 @@
 """The page of a trace in a real browser: it opens alone, every view draws, and what it shows is what the trace says."""
 
 import random
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -256,7 +257,7 @@ def test_a_block_selected_in_the_map_is_marked_in_the_table(serving: OpenedPage)
     serving.page.locator("#table [data-value=now]").click()
     serving.settle()
     block = serving.ask("table()")[0]
-    (place, *_) = serving.ask("where(argument)", block)["map"]
+    (place, *_) = serving.ask("where(argument)", block)
     box = serving.page.locator("#addresses").bounding_box()
     assert box is not None
     serving.page.mouse.click(box["x"] + place["x"] + place["width"] / 2, box["y"] + place["y"] + 5)
@@ -459,6 +460,39 @@ def test_a_window_says_so_and_counts_what_was_out_before(
             shown = page.ask(f"usage('{by}', tensormem.eventAt(argument))", time_ns)
             assert {name: nbytes for name, nbytes in shown.items() if nbytes} == out_at(recording, time_ns, by)
     assert page.errors == [] and len(page.colors("overview")) > 2
+
+
+def test_events_of_several_threads_are_put_in_order(show: Callable[..., OpenedPage], tmp_path: Path) -> None:
+    path = tmp_path / "threads.tmt"
+    pool = tm.mr.PoolMemoryResource(tm.mr.HostMemoryResource())
+
+    def work(name: str) -> None:
+        for _ in range(200):
+            blocks = [pool.allocate(1024 * (1 + number), tag=name) for number in range(4)]
+            for block in blocks:
+                pool.deallocate(block)
+
+    with tm.trace(path, flush_interval=0.001):
+        threads = [threading.Thread(target=work, args=(f"worker {number}",)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    page = show(path)
+    with tm.trace.open(path) as trace:
+        times = [event.time_ns for event in trace.events()]
+        for time_ns in times[:: len(times) // 20]:
+            shown = page.ask("usage('tag', tensormem.eventAt(argument))", time_ns)
+            assert {name: nbytes for name, nbytes in shown.items() if nbytes} == out_at(trace, time_ns, "tag")
+        assert page.ask("summary()")["peak_bytes"] == trace.peaks("space")["main"].nbytes
+    assert page.ask("summary()")["leaked_blocks"] == 0
+
+
+def test_a_recording_that_was_cut_off_says_so(show: Callable[..., OpenedPage], folder: Path, tmp_path: Path) -> None:
+    data = (folder / "serving.tmt").read_bytes()
+    (tmp_path / "cut.tmt").write_bytes(data[: len(data) * 9 // 10])
+    page = show(tmp_path / "cut.tmt")
+    assert "cut off" in page.page.locator("#notice").inner_text() and page.errors == []
 
 
 def test_a_million_events_are_shown_as_they_are(show: Callable[..., OpenedPage], tmp_path: Path) -> None:

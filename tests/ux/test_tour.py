@@ -1,4 +1,4 @@
-"""The tour behind `make demo`, run as a newcomer runs it."""
+"""The tour, run as a newcomer runs it."""
 
 import re
 import subprocess

@@ -55,6 +55,7 @@ def test_only_who_knows_the_token_and_names_this_host_is_answered(trace: Trace) 
         assert get(server, right)[0] == 200 and get(server, f"{right}data")[0] == 200
         for target in ("/", "/data", "/x/", f"/{server.token[:-1]}/", f"{right}other", f"{right}../etc/passwd"):
             assert get(server, target)[0] == 404, target
+        assert get(server, "http://[/")[0] == 400
         for host in (
             "evil.example",
             f"evil.example:{server.port}",
@@ -87,7 +88,7 @@ def test_the_browser_asks_for_the_window_that_is_drawn(trace: Trace) -> None:
     with PageServer(trace, most=2000) as server, chromium() as browser:
         shown = browser.open(server.url)
         first = shown.ask("summary()")
-        assert first["events"] <= 2000 < trace.event_count and "about 2,000 of" in notice(shown.page)
+        assert first["events"] <= 2000 < trace.event_count and f"of {trace.event_count:,} events" in notice(shown.page)
         times = [event.time_ns for event in trace.events()]
         start, end = times[500] / times[-1], times[7500] / times[-1]
         draw_over_the_strip(shown.page, start, end)

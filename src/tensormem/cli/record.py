@@ -13,6 +13,7 @@ from tensormem.cli.exit_codes import ExitCode
 from tensormem.cli.files import Refusal, check_free, reading
 from tensormem.cli.options import screen_options
 from tensormem.cli.screen import screen
+from tensormem.top.places import is_usable
 
 _VERSION = 1
 
@@ -52,7 +53,8 @@ def record(
         target.unlink(missing_ok=True)
     environment = {**os.environ, "TENSORMEM_TRACE": str(target), "TENSORMEM_TRACE_STACKS": str(int(stacks))}
     environment.pop("_TENSORMEM_TRACE_OWNER", None)
-    environment.setdefault("TENSORMEM_TOP", "1")
+    if is_usable():
+        environment.setdefault("TENSORMEM_TOP", "1")
     code = _run(command, environment)
     if as_json:
         click.echo(json.dumps(_facts(target, code)), err=True)

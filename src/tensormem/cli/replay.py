@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Callable
+from typing import Any
 
 import click
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 
 from tensormem import errors
@@ -58,12 +62,13 @@ def replay(
         limit = None if capacity is None else parse_size(capacity)
         with reading(trace) as opened:
             blocks = workload_of(opened, space)
-        reports = [
-            run_replay(
-                blocks.lifetimes, stack, capacity=limit, real=real, streams=blocks.streams, time_limit=time_limit
-            )
-            for stack in stacks or ("pool",)
-        ]
+        options: dict[str, Any] = {"capacity": limit, "real": real, "streams": blocks.streams, "time_limit": time_limit}
+        show = sys.stderr.isatty() and not quiet
+        with Progress(console=screen(no_color=no_color, stderr=True), transient=True, disable=not show) as bars:
+            reports = [
+                run_replay(blocks.lifetimes, stack, progress=_bar(bars, stack), **options)
+                for stack in stacks or ("pool",)
+            ]
     except errors.InvalidArgument as refusal:
         raise Refusal(str(refusal)) from None
     except OSError as error:
@@ -79,6 +84,11 @@ def replay(
         _draw(reports, console, limit, verbose)
         console.print(_next_command(trace, reports, capacity, output), markup=False, soft_wrap=True)
     context.exit(ExitCode.FINE if any(report.fits for report in reports) else ExitCode.FINDING)
+
+
+def _bar(bars: Progress, stack: str) -> Callable[[float], None]:
+    task = bars.add_task(stack, total=1.0)
+    return lambda share: bars.update(task, completed=share)
 
 
 def _as_json(trace: str, limit: int | None, real: bool, reports: list[ReplayReport]) -> dict[str, object]:

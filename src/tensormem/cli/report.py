@@ -43,7 +43,7 @@ def report(
     check_free(target, force=force)
     with reading(trace) as opened:
         try:
-            start, end = parse_window(asked) if asked is not None else (0, None)
+            start, end = parse_window(asked, steps=opened.format == "lifetimes") if asked is not None else (0, None)
             payload = payload_of(opened, window_of(opened, start, end, most=most))
         except InvalidArgument as error:
             raise Refusal(f"--window: {error}") from None

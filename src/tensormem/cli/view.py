@@ -41,20 +41,21 @@ def view(
     """
     with reading(trace) as opened:
         try:
-            window = window_of(opened, *parse_window(asked), most=most) if asked is not None else None
+            times = None if asked is None else parse_window(asked, steps=opened.format == "lifetimes")
+            window = None if times is None else window_of(opened, *times, most=most)
             server = PageServer(opened, port=port, first=window, most=most)
         except InvalidArgument as error:
             raise Refusal(f"--window: {error}") from None
         except OSError as error:
             raise Refusal(f"port {port}: {error.strerror}") from None
         try:
-            _announce(server, trace, no_open=no_open, as_json=as_json, quiet=quiet)
-            server.serve_forever()
+            # It answers before the browser is opened: one in a terminal keeps us waiting until it is left.
+            with server:
+                _announce(server, trace, no_open=no_open, as_json=as_json, quiet=quiet)
+                server.wait()
         except KeyboardInterrupt:
             if not quiet and not as_json:
                 click.echo(f"\nNext: tensormem report {trace}", err=True)
-        finally:
-            server.close()
 
 
 def _announce(server: PageServer, trace: str, *, no_open: bool, as_json: bool, quiet: bool) -> None:

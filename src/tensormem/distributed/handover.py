@@ -7,8 +7,10 @@ engines.
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
+import select
 import selectors
 import socket
 import threading
@@ -22,6 +24,9 @@ from tensormem.distributed import handover_messages as messages
 from tensormem.sharing import unix_sockets
 
 __all__ = ["HandOverServer", "new_address"]
+
+_NO_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_BREATH = 100  # milliseconds: whoever connects stays in the queue, and asking again at once would be all this process does
 
 _open_servers: weakref.WeakSet[HandOverServer] = weakref.WeakSet()
 
@@ -106,7 +111,11 @@ class HandOverServer:
     def _accept(self) -> None:
         try:
             connection, _ = self._listener.accept()
-        except OSError:  # it went again, or this process can have no more descriptors now
+        except OSError as error:  # it went again, or this process can have no more descriptors now
+            if error.errno in _NO_ROOM:
+                waiting = select.poll()
+                waiting.register(self._stop, select.POLLIN)
+                waiting.poll(_BREATH)
             return
         try:
             unix_sockets.check_peer(connection, self._uids)

@@ -54,6 +54,8 @@ class Client:
 
     def wakes_at(self, now: float) -> float:
         """When to look at it again although nothing happened."""
+        if self._has_request(now):
+            return now
         return self._ends if self._outgoing or now >= self._reads_from else min(self._ends, self._reads_from)
 
     def serve(self, events: int, now: float, answer: Callable[[bytes], bytes]) -> None:
@@ -63,7 +65,7 @@ class Client:
                 self.close()
             elif events & select.POLLOUT and self._outgoing:
                 self._write()
-            elif events & (select.POLLIN | select.POLLHUP):
+            elif events & (select.POLLIN | select.POLLHUP) or self._has_request(now):
                 self._read(now, answer)
         except BlockingIOError:
             pass
@@ -75,12 +77,18 @@ class Client:
         self.closed = True
         self._connection.close()
 
+    def _has_request(self, now: float) -> bool:
+        """Whether one came together with the last, and may be answered now."""
+        return b"\n" in self._incoming and not self._outgoing and now >= self._reads_from
+
     def _read(self, now: float, answer: Callable[[bytes], bytes]) -> None:
-        received = self._connection.recv(LONGEST_REQUEST + 1 - len(self._incoming))
-        if not received:
-            self.close()
-            return
-        line, found, rest = (self._incoming + received).partition(b"\n")
+        if b"\n" not in self._incoming:
+            received = self._connection.recv(LONGEST_REQUEST + 1 - len(self._incoming))
+            if not received:
+                self.close()
+                return
+            self._incoming += received
+        line, found, rest = self._incoming.partition(b"\n")
         if not found:
             self._incoming = line
             self._ends = min(self._ends, now + _PATIENCE)

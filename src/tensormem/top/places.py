@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 
 from tensormem.errors import CannotWatch
 
-__all__ = ["candidates", "open_directory", "path_through"]
+__all__ = ["candidates", "is_usable", "open_directory", "path_through"]
 
 
 def candidates() -> list[str]:
@@ -47,6 +47,15 @@ def open_directory(path: str, *, create: bool = False) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
+
+
+def is_usable() -> bool:
+    """Whether a process of this user could offer a socket here."""
+    try:
+        with open_directory(candidates()[0], create=True):
+            return True
+    except OSError:
+        return False
 
 
 def path_through(directory: int, name: str) -> str:

@@ -70,7 +70,8 @@ def remove_deserted() -> None:
 
 def _connections(only: int | None = None) -> Iterator[tuple[int, socket.socket]]:
     """A connection to each process, or to one; whoever asks closes them."""
-    for place in candidates():
+    first, *others = candidates()
+    for place in (first, *others):
         try:
             with open_directory(place) as directory:
                 for name in sorted(os.listdir(directory)):
@@ -82,6 +83,9 @@ def _connections(only: int | None = None) -> Iterator[tuple[int, socket.socket]]
                         yield int(drawn[2]), connection
         except FileNotFoundError:
             continue
+        except CannotWatch:
+            if place == first:  # the others are only looked into; what cannot be trusted there is passed over
+                raise
 
 
 def _reach(directory: int, name: str, pid: int, *, unfinished: bool) -> socket.socket | None:

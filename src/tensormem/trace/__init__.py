@@ -6,6 +6,7 @@ Must not know: how it is shown.
 
 import sys
 
+from tensormem.trace.block_lives import BlockLife
 from tensormem.trace.events import Event, EventKind, Frame, Reporter
 from tensormem.trace.lifetimes import Lifetime, check_lifetimes, peak_load, read_lifetimes, write_lifetimes
 from tensormem.trace.merging import MergedSource, merge
@@ -16,7 +17,7 @@ from tensormem.trace.plan_file import load_plan, save_plan
 from tensormem.trace.planning import Plan, PlanProgress, plan
 from tensormem.trace.recording import Recording, RecordingReport, counter, is_recording
 from tensormem.trace.replaying import ReplayFailure, ReplayReport, ReplaySample, replay
-from tensormem.trace.trace import BlockLife, Trace
+from tensormem.trace.trace import Trace
 from tensormem.trace.workload import Workload, workload_of
 
 __all__ = [

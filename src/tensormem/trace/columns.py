@@ -7,11 +7,14 @@ Must not know: what the answers are for.
 from __future__ import annotations
 
 import importlib.util
+from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from tensormem.trace.events import EventKind
 from tensormem.trace.file import TraceFile
+from tensormem.trace.format import KINDS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -56,10 +59,30 @@ class Columns:
         parts = [(thread, np.frombuffer(records, kind)) for thread, records in file.records(start_ns, end_ns)]
         rows = np.concatenate([np.empty(0, kind), *(part for _, part in parts)])
         threads = np.repeat([thread for thread, _ in parts], [len(part) for _, part in parts]).astype(np.uint32)
-        inside = (rows["time_ns"] >= start_ns) & (rows["time_ns"] <= min(end_ns - 1, 2**64 - 1))
-        order = np.argsort(rows["time_ns"][inside], kind="stable")
-        self.rows: NDArray[Any] = rows[inside][order]
-        self.threads: NDArray[Any] = threads[inside][order]
+        times = np.ascontiguousarray(rows["time_ns"])
+        inside = np.flatnonzero((times >= start_ns) & (times <= min(end_ns - 1, 2**64 - 1)))
+        order = inside[np.argsort(times[inside], kind="stable")]
+        if len(order) < len(rows) or bool((order[1:] < order[:-1]).any()):  # else everything is in its place already
+            rows, threads = rows[order], threads[order]
+        self.rows: NDArray[Any] = rows
+        self.threads: NDArray[Any] = threads
+
+    def census(self) -> tuple[Counter[EventKind], int]:
+        """How many events there are of each kind, and how many threads they come from."""
+        import numpy as np
+
+        counts = np.bincount(self.rows["kind"], minlength=256).tolist()
+        known = [KINDS.get(number) is not None for number in range(256)]
+        threads = np.unique(self.threads[np.array(known)[self.rows["kind"]]]).tolist()
+        kinds = Counter({kind: counts[number] for number, kind in KINDS.items() if counts[number]})
+        return kinds, len(set(threads) - {0}) or 1
+
+    def traffic_with_threads(self, resource: int | None) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Allocations and deallocations that the program asked for, or those of one resource; and their threads."""
+        kinds = self.rows["kind"]
+        wanted = (kinds == _ALLOCATE) | (kinds == _DEALLOCATE)
+        wanted &= (self.rows["depth"] == 0) if resource is None else (self.rows["resource"] == resource)
+        return self.rows[wanted], self.threads[wanted]
 
     def traffic(self, *, every_layer: bool) -> NDArray[Any]:
         """Allocations and deallocations: what the program asked for, or all that passed any resource."""
@@ -69,12 +92,20 @@ class Columns:
         return found
 
 
+def block_keys(rows: NDArray[Any]) -> NDArray[Any]:
+    """A number for the block that each row is about: the same for the same resource and generation, and no other."""
+    import numpy as np
+
+    generations, which = np.unique(rows["generation"], return_inverse=True)
+    keys: NDArray[Any] = rows["resource"].astype(np.uint64) * np.uint64(len(generations)) + which.astype(np.uint64)
+    return keys
+
+
 def known_only(rows: NDArray[Any]) -> NDArray[Any]:
     """Without the ends of blocks whose beginning is not among them."""
     import numpy as np
 
-    # Generations are counted from 1 and stay far below this.
-    blocks = (rows["resource"].astype(np.uint64) << np.uint64(40)) ^ rows["generation"]
+    blocks = block_keys(rows)
     begins = rows["kind"] == _ALLOCATE
     known: NDArray[Any] = rows[begins | np.isin(blocks, blocks[begins])]
     return known

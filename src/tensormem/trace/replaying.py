@@ -21,7 +21,7 @@ from tensormem.trace.workload import workload_of
 from tensormem.units import format_size, parse_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from tensormem.trace.planning import Plan
 
@@ -119,13 +119,15 @@ def replay(
     real: bool = False,
     streams: Sequence[int] | None = None,
     time_limit: float = 5.0,
+    progress: Callable[[float], object] | None = None,
 ) -> ReplayReport:
     """Run the blocks of a trace through a stack such as "pool" or "limiting(24GiB)/binning", in order.
 
     The leaf has addresses only, so that any capacity can be asked about anywhere; with `real` it is main memory.
     `streams` has a number per block: those with the same number are allocated and given back on the same stream; a
     `Trace` brings its own. The replay ends at the first block that there is no memory for. "planned" makes a plan
-    first, for at most `time_limit` seconds, and "planned(plan.json)" takes one from a file.
+    first, for at most `time_limit` seconds, and "planned(plan.json)" takes one from a file. `progress` is told a few
+    hundred times which share is done.
 
     >>> replay([Lifetime("a", 0, 2, 4096), Lifetime("b", 1, 3, 4096)], "planned").peak_reserved
     8192
@@ -151,7 +153,7 @@ def replay(
         first = min(blocks, key=lambda block: block.lower)
         failure = ReplayFailure(0, first.id, first.size, type(error).__name__, str(error))
         return ReplayReport(stack, 2 * len(blocks), 0, 0, 0, failure, ())
-    return _Replay(stack, blocks, made, parts, streams).run()
+    return _Replay(stack, blocks, made, parts, streams).run(progress)
 
 
 def _leaf(limit: int | None, real: bool) -> mr.DeviceMemoryResource:
@@ -180,7 +182,7 @@ class _Replay:
         self.live = self.peak_live = self.peak_reserved = 0
         self.samples: list[ReplaySample] = []
 
-    def run(self) -> ReplayReport:
+    def run(self, progress: Callable[[float], object] | None) -> ReplayReport:
         steps = [_Step(block.lower, True, number) for number, block in enumerate(self.blocks)]
         steps += [_Step(block.upper, False, number) for number, block in enumerate(self.blocks)]
         steps.sort()
@@ -195,6 +197,8 @@ class _Replay:
             self.peak_reserved = max(self.peak_reserved, reserved)
             if failure is not None or done % every == 0 or done == len(steps):
                 self.samples.append(ReplaySample(done, self.live, reserved))
+                if progress is not None:
+                    progress(done / len(steps))
             if failure is not None:
                 done -= 1
                 break

@@ -6,18 +6,20 @@ Must not know: any file format; a store brings the events and the names.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
 
 from tensormem.errors import InvalidArgument
 from tensormem.trace import columns
+from tensormem.trace.block_lives import BlockLife, lives_by_column, lives_by_event
 from tensormem.trace.definitions import Names
 from tensormem.trace.events import Event, EventKind, Frame
 from tensormem.trace.file import TraceFile
 from tensormem.trace.lifetimes import Lifetime
 from tensormem.trace.peaks import Peak, RunningPeak
 
-__all__ = ["BlockLife", "EventStore", "Trace"]
+__all__ = ["EventStore", "Trace"]
 
 _FOREVER = 2**64
 By = Literal["space", "tag", "resource"]
@@ -50,25 +52,6 @@ class EventStore(Protocol):
 
     def totals(self, time_ns: int) -> tuple[int, dict[tuple[int, bool], tuple[int, int]]]:
         """What was out at some time before: that time, and (bytes, blocks) by (resource, outermost)."""
-
-
-class BlockLife(NamedTuple):
-    """One block from its allocation to its end. `start_ns` is None when that was before the trace, `end_ns` when it was
-    never given back; `lower` and `upper` count allocations and deallocations."""
-
-    generation: int
-    resource: int
-    space: str
-    tag: str
-    address: int
-    nbytes: int
-    stream: int
-    thread: int
-    stack: int
-    start_ns: int | None
-    end_ns: int | None
-    lower: int
-    upper: int
 
 
 class Trace:
@@ -158,18 +141,22 @@ class Trace:
 
     def blocks(self, *, resource: int | None = None) -> Iterator[BlockLife]:
         """Every block that the program asked for, or all that one resource handed out; first those that ended."""
-        live: dict[tuple[int, int], tuple[int, Event]] = {}
-        order = 0
-        for event in self._traffic(resource):
-            key = event.resource, event.generation
-            if event.kind is EventKind.ALLOCATE:
-                live[key] = order, event
-            else:
-                lower, begun = live.pop(key, (0, None))
-                yield self._life(begun or event, begun, event, lower, order)
-            order += 1
-        for lower, begun in live.values():
-            yield self._life(begun, begun, None, lower, order)
+        if isinstance(self._store, TraceFile) and columns.available():
+            found = lives_by_column(columns.Columns(self._store, *self._bounds), self.names, resource)
+            if found is not None:
+                return found
+        return lives_by_event(self._traffic(resource), self.names)
+
+    def census(self) -> tuple[Counter[EventKind], int]:
+        """How many events there are of each kind, and how many threads they come from."""
+        if isinstance(self._store, TraceFile) and columns.available():
+            return columns.Columns(self._store, *self._bounds).census()
+        kinds: Counter[EventKind] = Counter()
+        threads: set[int] = set()
+        for event in self.events():
+            kinds[event.kind] += 1
+            threads.add(event.thread)
+        return kinds, len(threads - {0}) or 1
 
     def lifetimes(self, *, space: str | None = None, resource: int | None = None) -> list[Lifetime]:
         """When each block lived, counted in allocations and deallocations, and how large it was: for plans and replays.
@@ -249,23 +236,6 @@ class Trace:
                 continue
             if every_layer or (event.depth == 0 if resource is None else event.resource == resource):
                 yield event
-
-    def _life(self, fact: Event, begun: Event | None, ended: Event | None, lower: int, upper: int) -> BlockLife:
-        return BlockLife(
-            fact.generation,
-            fact.resource,
-            self.names.space(fact.resource),
-            fact.tag,
-            fact.address,
-            fact.nbytes,
-            fact.stream,
-            fact.thread,
-            fact.stack,
-            None if begun is None else begun.time_ns,
-            None if ended is None else ended.time_ns,
-            lower,
-            upper,
-        )
 
     def _namer(self, by: By) -> Callable[[Event], str]:
         names = self.names

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from tensormem.trace.lifetimes import Lifetime
 
 if TYPE_CHECKING:
-    from tensormem.trace.trace import BlockLife, Trace
+    from tensormem.trace.block_lives import BlockLife
+    from tensormem.trace.trace import Trace
 
 __all__ = ["Workload", "workload_of"]
 

@@ -57,9 +57,10 @@ class PageServer:
         """What to open in a browser; who has it can see the trace."""
         return f"http://127.0.0.1:{self.port}/{self.token}/"
 
-    def serve_forever(self) -> None:
-        """Answers until `close` is called from another thread, or an exception ends it."""
-        self._server.serve_forever(poll_interval=0.1)
+    def wait(self) -> None:
+        """Until somebody closes it, or an exception such as Ctrl-C ends the wait."""
+        if self._thread is not None:
+            self._thread.join()
 
     def close(self) -> None:
         """Stop answering and let go of the port. Twice is once."""
@@ -70,7 +71,7 @@ class PageServer:
         self._server.server_close()
 
     def __enter__(self) -> PageServer:
-        self._thread = threading.Thread(target=self.serve_forever, name="tensormem view")
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="tensormem view")
         self._thread.start()
         return self
 
@@ -81,7 +82,10 @@ class PageServer:
 
     def answer(self, target: str, host: str) -> tuple[HTTPStatus, str, dict[str, str], bytes]:
         """Status, type, further headers and body for a request."""
-        parts = urlsplit(target)
+        try:
+            parts = urlsplit(target)
+        except ValueError:
+            return HTTPStatus.BAD_REQUEST, "text/plain", {}, b"no address\n"
         if host not in (f"127.0.0.1:{self.port}", f"localhost:{self.port}"):
             return HTTPStatus.FORBIDDEN, "text/plain", {}, b"this server answers to 127.0.0.1 only\n"
         token, _, rest = parts.path.removeprefix("/").partition("/")

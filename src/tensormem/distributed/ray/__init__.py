@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tensormem.distributed.ray.registering import transport_counts as transport_counts
     from tensormem.distributed.ray.shared_tensor import SharedTensor as SharedTensor
     from tensormem.distributed.ray.shared_tensor import share as share
+    from tensormem.distributed.ray.shared_tensor import tensor_of as tensor_of
     from tensormem.distributed.ray.worker_setup import runtime_env as runtime_env
     from tensormem.distributed.ray.worker_setup import setup as setup
     from tensormem.distributed.ray.worker_setup import teardown as teardown
@@ -26,6 +27,7 @@ __all__ = [
     "setup",
     "share",
     "teardown",
+    "tensor_of",
     "transport_counts",
 ]
 
@@ -39,6 +41,7 @@ _HOMES = {
     "setup": "worker_setup",
     "share": "shared_tensor",
     "teardown": "worker_setup",
+    "tensor_of": "shared_tensor",
     "transport_counts": "registering",
 }
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from tensormem import errors
 from tensormem._core import Tensor
 
-__all__ = ["SharedTensor", "share"]
+__all__ = ["SharedTensor", "share", "tensor_of"]
 
 
 class SharedTensor:
     """A tensor in the result of a method with `tensor_transport="tensormem"`; who gets the result gets a `Tensor`.
+
+    Only the actor that made it gets this object back when it is handed its own result; `tensor_of` takes either.
 
     >>> import tensormem as tm
     >>> share(tm.zeros(3, memory="shm"), readonly=True)
@@ -43,3 +45,14 @@ def share(tensor: Tensor, *, readonly: bool = False) -> SharedTensor:
     if not isinstance(tensor, Tensor):
         raise errors.InvalidArgument(f"only tensors are shared, not {type(tensor).__name__}; see tm.wrap")
     return SharedTensor(tensor.as_readonly() if readonly else tensor)
+
+
+def tensor_of(value: SharedTensor | Tensor) -> Tensor:
+    """The tensor in what an actor was handed, be it of another actor or its own.
+
+    >>> import tensormem as tm
+    >>> tensor = tm.zeros(3)
+    >>> tensor_of(share(tensor)) is tensor_of(tensor)
+    True
+    """
+    return value.tensor if isinstance(value, SharedTensor) else value

@@ -14,7 +14,7 @@ from tensormem.reports.metrics.measuring import Meter
 __all__ = ["MemoryCollector", "register"]
 
 
-class MemoryCollector(Collector):
+class MemoryCollector(Collector):  # type: ignore[misc]  # typed in part
     """The memory of this process for `prometheus_client`, measured when it is scraped.
 
     >>> import tensormem as tm

@@ -1,5 +1,5 @@
-// Owns: the picture of addresses at a moment: rows of memory as in a hex dump, blocks in the colours of their groups, holes
-// hatched, pages underlined. Small regions share rows. Must not know: how regions are found.
+// Owns: the picture of addresses at a moment: rows of memory as in a hex dump, blocks in the colours of their groups,
+// holes in grey, pages underlined. Small regions share rows. Must not know: how regions are found.
 
 const GUTTER = 116;
 const MOST_ROWS_LAID = 10_000; // then the rows are too short in any case
@@ -57,13 +57,14 @@ class AddressMapView extends CanvasView {
         for (let place = 0; place < count && rows.length < MOST_ROWS_LAID; place += 1) {
           const start = region.start + place * rowBytes;
           const end = Math.min(start + rowBytes, region.end);
-          rows.push({ label: this.label_(start), pieces: [{ region, start, end, x: GUTTER, width: ((end - start) / rowBytes) * width }] });
+          const piece = { region, start, end, x: GUTTER, width: ((end - start) / rowBytes) * width };
+          rows.push({ label: this.addressLabel(start), pieces: [piece] });
         }
         continue;
       }
       const needs = Math.max((size / rowBytes) * width, 3);
       if (!shared || shared.used + needs > width) {
-        shared = { label: this.label_(region.start), pieces: [], used: 0 };
+        shared = { label: this.addressLabel(region.start), pieces: [], used: 0 };
         rows.push(shared);
       }
       shared.pieces.push({ region, start: region.start, end: region.end, x: GUTTER + shared.used, width: needs });
@@ -72,7 +73,7 @@ class AddressMapView extends CanvasView {
     return rows;
   }
 
-  label_(address) {
+  addressLabel(address) {
     return this.addresses.isKnown ? formatAddress(address) : `+${formatBytes(address)}`;
   }
 
@@ -88,6 +89,17 @@ class AddressMapView extends CanvasView {
       this.drawBlocks(context, piece, y);
       this.drawPages(context, piece, y);
     }
+    this.drawOwner(context, row.pieces[row.pieces.length - 1], y);
+  }
+
+  /** Whose memory a region is, beside its end where there is room. */
+  drawOwner(context, { region, end, x, width }, y) {
+    if (region.isLoose || end < region.end || this.rowHeight < 11) return;
+    const left = x + width + 8;
+    context.font = theme.smallFont;
+    context.fillStyle = theme.colors.soft;
+    const text = `${formatBytes(region.end - region.start)} of ${this.model.resourceName(region.resource)}`;
+    if (context.measureText(text).width < this.width - left) context.fillText(text, left, y + this.rowHeight / 2 + 4);
   }
 
   drawHole(context, { x, width }, y) {
@@ -163,7 +175,9 @@ class AddressMapView extends CanvasView {
   frame(context, block, color, lineWidth) {
     context.strokeStyle = color;
     context.lineWidth = lineWidth;
-    for (const { x, y, width } of this.boxesOf(block)) context.strokeRect(x - 1, y - 1, Math.max(width, 2) + 2, this.rowHeight + 2);
+    for (const { x, y, width } of this.boxesOf(block)) {
+      context.strokeRect(x - 1, y - 1, Math.max(width, 2) + 2, this.rowHeight + 2);
+    }
   }
 
   /** Where a block is, or would be, in the picture. */
@@ -179,7 +193,8 @@ class AddressMapView extends CanvasView {
   }
 
   pieceAt(x, y) {
-    return this.pieces.find((piece) => y >= piece.y && y < piece.y + this.rowHeight + ROW_GAP && x >= piece.x && x < piece.x + piece.width);
+    const isIn = (at, start, size) => start <= at && at < start + size;
+    return this.pieces.find((one) => isIn(y, one.y, this.rowHeight + ROW_GAP) && isIn(x, one.x, one.width));
   }
 
   addressAt(piece, x) {
@@ -200,7 +215,7 @@ class AddressMapView extends CanvasView {
     if (!piece) return null;
     const block = this.blockAt(x, y);
     if (block >= 0) return [...this.page.blockLines(block), "click to select"];
-    return [`hole at ${this.label_(Math.floor(this.addressAt(piece, x)))}`, this.regionLine(piece.region)];
+    return [`hole at ${this.addressLabel(Math.floor(this.addressAt(piece, x)))}`, this.regionLine(piece.region)];
   }
 
   regionLine(region) {

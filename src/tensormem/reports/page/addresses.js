@@ -1,5 +1,5 @@
-// Owns: what lies where at a moment: regions (memory that pools took, pages that are mapped, or blocks that lie near one
-// another), the program's blocks in them, and the holes between. Must not know: pixels.
+// Owns: what lies where at a moment: regions (memory that pools took, pages that are mapped, or blocks that lie near
+// one another), the program's blocks in them, and the holes between. Must not know: pixels.
 
 class Addresses {
   constructor(model) {
@@ -31,7 +31,8 @@ class Addresses {
     let live = [];
     for (let event = 0; event < model.count; event += 1) {
       if (kind[event] === MAP) {
-        live.push({ start: address[event], end: address[event] + nbytes[event], from: event, to: model.count, resource: resource[event] });
+        const [start, end] = [address[event], address[event] + nbytes[event]];
+        live.push({ start, end, from: event, to: model.count, resource: resource[event] });
       } else if (kind[event] === UNMAP) live = this.unmap(live, address[event], address[event] + nbytes[event], event);
     }
     this.pages.push(...live);
@@ -62,13 +63,21 @@ class Addresses {
       if (this.begins[place] > event || this.ends[place] <= event) continue;
       const block = this.order[place];
       if (model.depthOf(block) === 0) mine.push(block);
-      else containers.push({ start: this.start[block], end: this.start[block] + model.bytesOf(block), resource: model.events.resource[model.blocks.event[block]] });
+      else containers.push(this.containerOf(block));
     }
-    for (const page of this.pages) if (page.from <= event && event < page.to) containers.push({ ...page, isPage: true });
+    for (const page of this.pages) {
+      if (page.from <= event && event < page.to) containers.push({ ...page, isPage: true });
+    }
     const regions = this.isKnown ? this.place(mine, joined(containers)) : this.endToEnd(mine);
     const held = regions.reduce((sum, region) => sum + region.end - region.start, 0);
     const nbytes = mine.reduce((sum, block) => sum + model.bytesOf(block), 0);
     return { regions, blocks: mine.length, nbytes, holes: Math.max(held - nbytes, 0) };
+  }
+
+  containerOf(block) {
+    const { model } = this;
+    const start = this.start[block];
+    return { start, end: start + model.bytesOf(block), resource: model.events.resource[model.blocks.event[block]] };
   }
 
   /** Blocks into the regions that hold them; those that lie in none make regions with their neighbours. */

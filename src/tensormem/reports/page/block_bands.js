@@ -1,6 +1,6 @@
-// Owns: usage drawn block by block: a band for each of the largest blocks in sight, from its beginning to its end, lying
-// on those that are older; the rest is one grey band on top. Which block a pixel belongs to is kept, so that the cost is
-// that of the picture and not of the trace. Must not know: what is picked and why.
+// Owns: usage drawn block by block: a band for each of the largest blocks in sight, from its beginning to its end,
+// lying on those that are older; the rest is one grey band on top. Which block a pixel belongs to is kept, so that the
+// cost is that of the picture and not of the trace. Must not know: what is picked and why.
 
 const MOST_BANDS = 3000;
 
@@ -34,7 +34,8 @@ function largestInSight(view) {
     counts[bucketOf(weights[block])] += 1;
   }
   let lowest = counts.length - 1;
-  for (let sum = counts[lowest]; lowest > 0 && sum + counts[lowest - 1] <= MOST_BANDS; lowest -= 1) sum += counts[lowest - 1];
+  let sum = counts[lowest];
+  while (lowest > 0 && sum + counts[lowest - 1] <= MOST_BANDS) sum += counts[(lowest -= 1)];
   const chosen = [];
   const rest = [];
   for (let block = 0; block < blocks.count; block += 1) {
@@ -82,12 +83,14 @@ function drawBlockBands(view, sheet, { high }) {
     }
     sheet.fill(column, rowOf(model.totalAt(event)), bottom, rest);
   }
-  return { chosen, at: (column, row) => (column < 0 || column >= width || row < 0 || row >= height ? -1 : owners[row * width + column]) };
+  const isInside = (column, row) => column >= 0 && column < width && row >= 0 && row < height;
+  return { chosen, at: (column, row) => (isInside(column, row) ? owners[row * width + column] : -1) };
 }
 
 function bandColor(page, block, palette) {
-  if (block === page.selected) return [packColor(parseColor(theme.colors.accent), 1), packColor(parseColor(theme.colors.accent), 0.7)];
-  const color = palette[page.colorGroup(block)];
-  const alpha = page.isDimmedBlock(block) ? 60 : 255;
-  return [packColor(color, 0.82 + ((block * 7) % 5) * 0.07, alpha), packColor(color, 0.6, alpha)];
+  const isSelected = block === page.selected;
+  const color = isSelected ? parseColor(theme.colors.accent) : palette[page.colorGroup(block)];
+  const alpha = page.isDimmedBlock(block) && !isSelected ? 60 : 255;
+  const shade = isSelected ? 1 : 0.82 + ((block * 7) % 5) * 0.07; // neighbours differ a little
+  return [packColor(color, shade, alpha), packColor(color, 0.6, alpha)];
 }

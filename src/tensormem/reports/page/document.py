@@ -20,12 +20,16 @@ SCRIPTS = (
     "units.js",
     "reader.js",
     "columns.js",
+    "summary.js",
+    "block_table.js",
     "model.js",
     "grouping.js",
     "searching.js",
     "canvas.js",
     "sheet.js",
     "block_bands.js",
+    "usage_axis.js",
+    "usage_picture.js",
     "usage.js",
     "overview.js",
     "addresses.js",
@@ -33,7 +37,9 @@ SCRIPTS = (
     "flame.js",
     "tables.js",
     "facts.js",
+    "controls.js",
     "page.js",
+    "queries.js",
 )
 
 

@@ -13,17 +13,20 @@ function drawTiles(root, page) {
   const { model } = page;
   const { peak, leaked, largest, head } = model;
   const tiles = [tile("Peak", formatBytes(peak.nbytes), peakDetail(page), { click: () => page.goTo(peak.event) })];
-  tiles.push(tile("Never given back", formatBytes(leaked.nbytes), leaked.count ? `${plural(leaked.count, "block")}${model.isWindow ? " at the end of the window" : ""}` : "no block",
+  const left = `${plural(leaked.count, "block")}${model.isWindow ? " at the end of the window" : ""}`;
+  tiles.push(tile("Never given back", formatBytes(leaked.nbytes), left,
     { kind: leaked.count && !model.isWindow ? "alarm" : "", click: () => page.showTable("leaked") }));
   if (largest >= 0) {
-    tiles.push(tile("Largest block", formatBytes(model.bytesOf(largest)), page.blockLabel(largest), { click: () => page.select(largest) }));
+    tiles.push(tile("Largest block", formatBytes(model.bytesOf(largest)), page.blockLabel(largest),
+      { click: () => page.select(largest) }));
   }
   if (model.held) tiles.push(heldTile(model));
   const lost = head.dropped ? `, ${formatCount(head.dropped)} lost` : "";
   tiles.push(tile(model.isWindow ? "Events in the window" : "Events", formatCount(model.count),
     `in ${formatSpan(model.end - model.start, model.unit)}${lost}`, { kind: head.dropped ? "warn" : "" }));
   if (model.failures) {
-    tiles.push(tile("Failures", formatCount(model.failures), "click for the first", { kind: "alarm", click: () => page.goTo(model.events.kind.indexOf(FAIL)) }));
+    tiles.push(tile("Failures", formatCount(model.failures), "click for the first",
+      { kind: "alarm", click: () => page.goTo(model.events.kind.indexOf(FAIL)) }));
   }
   root.replaceChildren(...tiles);
 }
@@ -42,7 +45,8 @@ function peakDetail(page) {
 function heldTile(model) {
   let most = 0;
   for (const nbytes of model.held) most = Math.max(most, nbytes);
-  return tile("Held from the system", formatBytes(most), `at most; ${threeDigits(most / Math.max(model.peak.nbytes, 1))}× the peak in use`);
+  const times = threeDigits(most / Math.max(model.peak.nbytes, 1));
+  return tile("Held from the system", formatBytes(most), `at most; ${times}× the peak in use`);
 }
 
 /** A list of facts: [[name, value], ...]; empty values are left out. */
@@ -76,14 +80,15 @@ function drawMoment(root, page) {
   const { events } = model;
   const kind = KINDS[events.kind[moment]] ?? `kind ${events.kind[moment]}`;
   const block = model.blockOf[moment];
-  const title = element("h3", "", `${formatCount(moment + 1)} of ${formatCount(model.count)}: `, element("b", `kind-${events.kind[moment]}`, kind));
+  const place = `${formatCount(moment + 1)} of ${formatCount(model.count)}: `;
+  const title = element("h3", "", place, element("b", `kind-${events.kind[moment]}`, kind));
   const isCounter = events.kind[moment] === COUNTER;
   const facts = factList([
     ["time", formatMoment(events.time[moment], model.unit, model.end - model.start)],
     ["size", events.nbytes[moment] ? formatBytes(events.nbytes[moment]) : ""],
     ["tag", events.tag[moment] ? model.tagName(events.tag[moment]) : ""],
     ["value", isCounter ? formatCount(events.other[moment]) : ""],
-    ["resource", events.resource[moment] ? `${model.resourceName(events.resource[moment])} in ${model.spaceName(events.resource[moment])}` : ""],
+    ["resource", model.ownerName(moment)],
     ["address", events.address[moment] ? formatAddress(events.address[moment]) : ""],
     ["asked by", events.depth[moment] ? "a resource above it" : ""],
     ["thread", model.threadName(events.thread[moment])],
@@ -113,12 +118,13 @@ function drawSelection(root, page) {
   const { events } = model;
   const span = model.end - model.start;
   const isOut = model.blocks.end[selected] >= model.count;
+  const start = model.blocks.start[selected];
   const facts = factList([
     ["size", `${formatBytes(model.bytesOf(selected))} (${formatCount(model.bytesOf(selected))} B)`],
     ["tag", model.tagName(events.tag[event])],
-    ["resource", `${model.resourceName(events.resource[event])} in ${model.spaceName(events.resource[event])}`],
+    ["resource", model.ownerName(event)],
     ["address", events.address[event] ? formatAddress(events.address[event]) : ""],
-    ["began", model.blocks.start[selected] < 0 ? "before the window" : formatMoment(model.startOf(selected), model.unit, span)],
+    ["began", start < 0 ? "before the window" : formatMoment(model.startOf(selected), model.unit, span)],
     ["ended", isOut ? "never" : formatMoment(model.endOf(selected), model.unit, span)],
     ["lived", formatSpan(model.endOf(selected) - model.startOf(selected), model.unit)],
     ["thread", model.threadName(events.thread[event])],
@@ -126,7 +132,7 @@ function drawSelection(root, page) {
     ["generation", formatCount(events.generation[event])],
   ]);
   const go = element("div", "buttons");
-  if (model.blocks.start[selected] >= 0) go.append(button("Go to its beginning", () => page.goTo(model.blocks.start[selected])));
+  if (start >= 0) go.append(button("Go to its beginning", () => page.goTo(start)));
   if (!isOut) go.append(button("Go to its end", () => page.goTo(model.blocks.end[selected])));
   go.append(button("Deselect", () => page.select(-1)));
   root.replaceChildren(facts, go, stackList(model, events.stack[event]));
@@ -139,6 +145,10 @@ function keyList() {
   return element("dl", "keys", ...rows);
 }
 
+function legendText(name, nbytes) {
+  return [element("span", "name", name), element("span", "number", formatBytes(nbytes))];
+}
+
 /** Groups with what they have at a moment; click to see one alone. */
 function drawLegend(root, page, event) {
   const { model } = page;
@@ -148,22 +158,23 @@ function drawLegend(root, page, event) {
   const rows = shown.names.map((name, group) => {
     const swatch = element("i", "swatch");
     swatch.style.background = theme.group(shown, group);
-    const row = element("button", page.isDimmed(group) ? "dimmed" : "", swatch, element("span", "name", name), element("span", "number", formatBytes(values[group])));
+    const row = element("button", page.isDimmed(group) ? "dimmed" : "", swatch, ...legendText(name, values[group]));
     row.title = `${name}: at most ${formatBytes(shown.peaks[group])}`;
     row.addEventListener("click", () => page.solo(group));
     return row;
   });
-  const total = element("div", "total", element("span", "name", "in use"), element("span", "number", formatBytes(model.totalAt(event))));
+  const total = element("div", "total", ...legendText("in use", model.totalAt(event)));
   const parts = [total, ...rows.reverse()];
   for (const line of model.lines) {
     const row = element("button", page.shows(line.name) ? "" : "dimmed", element("i", line.isCounter ? "dots" : "dash"),
-      element("span", "name", line.name), element("span", "number", formatBytes(event < 0 ? 0 : line.values[event])));
+      ...legendText(line.name, event < 0 ? 0 : line.values[event]));
     row.title = `${line.name}: click to ${page.shows(line.name) ? "hide" : "show"}`;
     row.addEventListener("click", () => page.toggle(line.name));
     parts.push(row);
   }
   if (page.found) {
-    parts.push(element("div", "found", element("i", "line"), element("span", "name", page.found.text), element("span", "number", formatBytes(event < 0 ? 0 : page.found.total[event]))));
+    const { text, total: out } = page.found;
+    parts.push(element("div", "found", element("i", "line"), ...legendText(text, event < 0 ? 0 : out[event])));
   }
   root.replaceChildren(...parts);
 }

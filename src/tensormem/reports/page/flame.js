@@ -178,7 +178,8 @@ class FlameView extends CanvasView {
       context.lineWidth = 2;
       context.strokeRect(x + 1, y + 1, Math.max(width - 3, 1), this.row - 3);
     }
-    context.fillStyle = path.length < 1 ? theme.colors.ink : this.by === "tag" && path.length < 3 ? theme.colors.ink : "#ffffff";
+    const isPale = path.length < (this.by === "tag" ? 3 : 1);
+    context.fillStyle = isPale ? theme.colors.ink : "#ffffff";
     context.font = matches ? `bold ${theme.smallFont}` : theme.smallFont;
     this.label(`${node.name}  ${formatBytes(node.nbytes)}`, x + 5, y + this.row / 2 + 4, width - 10);
   }
@@ -222,7 +223,12 @@ class FlameView extends CanvasView {
       const all = inOrder(node.above);
       return all[all.indexOf(node) + step];
     };
-    const moves = { ArrowUp: () => node.above, ArrowDown: () => inOrder(node)[0], ArrowLeft: () => beside(-1), ArrowRight: () => beside(1) };
+    const moves = {
+      ArrowUp: () => node.above,
+      ArrowDown: () => inOrder(node)[0],
+      ArrowLeft: () => beside(-1),
+      ArrowRight: () => beside(1),
+    };
     if (event.key !== "Enter" && !moves[event.key]) return;
     event.preventDefault();
     event.stopPropagation();

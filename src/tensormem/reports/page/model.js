@@ -5,28 +5,7 @@ const KINDS = ["", "allocate", "deallocate", "map", "unmap", "move", "copy", "us
   "counter", "resource made", "resource gone"];
 const ALLOCATE = 1, DEALLOCATE = 2, MAP = 3, UNMAP = 4, FAIL = 8, COUNTER = 11;
 const MOST_COUNTERS = 3;
-const SLICE = 1 << 17;
-const STRIDE = 256; // events between two check points, and under one summary
-
-/** Finds a block by its resource and generation; the newest of that key. */
-class BlockTable {
-  constructor(columns, blocks, most) {
-    this.columns = columns;
-    this.blocks = blocks;
-    this.mask = 2 ** Math.ceil(Math.log2(Math.max(most * 2, 16))) - 1;
-    this.slots = new Int32Array(this.mask + 1).fill(-1);
-  }
-
-  slot(event) {
-    const { resource, generation } = this.columns;
-    let at = (Math.imul(generation[event] >>> 0, 0x9e3779b1) ^ Math.imul(resource[event], 0x85ebca6b)) >>> 7;
-    for (at &= this.mask; this.slots[at] >= 0; at = (at + 1) & this.mask) {
-      const known = this.blocks.event[this.slots[at]];
-      if (generation[known] === generation[event] && resource[known] === resource[event]) break;
-    }
-    return at;
-  }
-}
+const SLICE = 1 << 17; // events that are looked at in one go
 
 class Model {
   constructor(head, columns) {
@@ -67,6 +46,12 @@ class Model {
   resourceName(number) {
     const found = this.resources.get(number);
     return found ? `${found.name || "resource"} #${number}` : `resource #${number}`;
+  }
+
+  /** Who handed out what an event is about, and where. */
+  ownerName(event) {
+    const resource = this.events.resource[event];
+    return resource ? `${this.resourceName(resource)} in ${this.spaceName(resource)}` : "";
   }
 
   threadName(number) {
@@ -275,40 +260,5 @@ class Model {
       else high = middle;
     }
     return low;
-  }
-}
-
-/** The highest and lowest places of a column, piece by piece, so that a range of a million is a few hundred steps. */
-class Summary {
-  constructor(values) {
-    this.values = values;
-    const pieces = Math.ceil(values.length / STRIDE);
-    this.highest = new Uint32Array(pieces);
-    this.lowest = new Uint32Array(pieces);
-    for (let piece = 0; piece < pieces; piece += 1) {
-      const from = piece * STRIDE;
-      [this.highest[piece], this.lowest[piece]] = this.scan(from, Math.min(from + STRIDE, values.length), from, from);
-    }
-  }
-
-  scan(from, to, high, low) {
-    for (let at = from; at < to; at += 1) {
-      if (this.values[at] > this.values[high]) high = at;
-      if (this.values[at] < this.values[low]) low = at;
-    }
-    return [high, low];
-  }
-
-  /** Where the highest and the lowest value of [from, to) are; from < to. */
-  extremes(from, to) {
-    const first = Math.ceil(from / STRIDE);
-    const last = Math.floor(to / STRIDE);
-    if (first >= last) return this.scan(from, to, from, from);
-    let [high, low] = this.scan(from, first * STRIDE, from, from);
-    for (let piece = first; piece < last; piece += 1) {
-      if (this.values[this.highest[piece]] > this.values[high]) high = this.highest[piece];
-      if (this.values[this.lowest[piece]] < this.values[low]) low = this.lowest[piece];
-    }
-    return this.scan(last * STRIDE, to, high, low);
   }
 }

@@ -20,16 +20,16 @@ class OverviewView extends CanvasView {
     return [model.start / whole, (model.end + 1) / whole];
   }
 
-  get width_() {
+  get room() {
     return Math.max(this.width - EDGE.left - EDGE.right, 1);
   }
 
   fractionAt(x) {
-    return Math.min(Math.max((x - EDGE.left) / this.width_, 0), 1);
+    return Math.min(Math.max((x - EDGE.left) / this.room, 0), 1);
   }
 
   xOf(fraction) {
-    return EDGE.left + fraction * this.width_;
+    return EDGE.left + fraction * this.room;
   }
 
   draw(context) {
@@ -54,7 +54,7 @@ class OverviewView extends CanvasView {
   }
 
   pointsOfModel(model, usage) {
-    const width = Math.round(this.width_);
+    const width = Math.round(this.room);
     const [from, to] = usage.whole;
     const points = [];
     let first = 0;
@@ -79,7 +79,8 @@ class OverviewView extends CanvasView {
   drawWindow(context) {
     if (this.loaded) {
       context.strokeStyle = theme.colors.accent;
-      context.strokeRect(this.xOf(this.loaded[0]) + 0.5, 1.5, Math.max((this.loaded[1] - this.loaded[0]) * this.width_, 2), this.height - 3);
+      const [left, right] = this.loaded.map((fraction) => this.xOf(fraction));
+      context.strokeRect(left + 0.5, 1.5, Math.max(right - left, 2), this.height - 3);
     }
     const [from, to] = this.drag ? [this.drag.from, this.drag.to].sort((one, two) => one - two) : this.shown;
     context.fillStyle = theme.colors.panel;
@@ -89,7 +90,7 @@ class OverviewView extends CanvasView {
     context.globalAlpha = 1;
     context.fillStyle = theme.colors.accent;
     for (const fraction of [from, to]) context.fillRect(this.xOf(fraction) - 1, 0, 2, this.height);
-    context.fillRect(this.xOf(from), this.height - 2, (to - from) * this.width_, 2);
+    context.fillRect(this.xOf(from), this.height - 2, (to - from) * this.room, 2);
   }
 
   press(event) {
@@ -97,7 +98,7 @@ class OverviewView extends CanvasView {
     this.canvas.setPointerCapture(event.pointerId);
     const at = this.fractionAt(event.offsetX);
     const [from, to] = this.shown;
-    const near = 6 / this.width_;
+    const near = 6 / this.room;
     if (Math.abs(at - from) < near) this.drag = { from: to, to: at, kind: "edge" };
     else if (Math.abs(at - to) < near) this.drag = { from, to: at, kind: "edge" };
     else if (at > from && at < to && to - from < 0.98) this.drag = { from, to, at, kind: "move" };

@@ -29,7 +29,11 @@ _LEVEL = 4  # deflate: twice as quick as the usual 6 on planes, and a few per ce
 
 
 class Payload(NamedTuple):
-    """Deflated bytes, how many they are when inflated, and how many events and which window they hold."""
+    """Deflated bytes, how many they are when inflated, and how many events and which window they hold.
+
+    >>> Payload(b"", 0, 0, Window(0, 1)).window.is_whole
+    True
+    """
 
     data: bytes
     size: int

@@ -19,7 +19,8 @@ class Numbers {
 
 /** Numbers whose names have the text in them. */
 function numbersNamed(names, text) {
-  return new Numbers([...names].filter(([, name]) => String(name).toLowerCase().includes(text)).map(([number]) => number));
+  const named = [...names].filter(([, name]) => String(name).toLowerCase().includes(text));
+  return new Numbers(named.map(([number]) => number));
 }
 
 /** A function of a block, or null for a text that asks for nothing. */
@@ -45,10 +46,13 @@ function predicateOf(model, text) {
 function byName(model, wanted) {
   const { events, blocks } = model;
   const tags = numbersNamed([[0, "untagged"], ...model.tags], wanted);
-  const resources = numbersNamed([...model.resources].map(([id, one]) => [id, `${model.resourceName(id)} ${one.space}`]), wanted);
+  const owners = [...model.resources].map(([id, one]) => [id, `${model.resourceName(id)} ${one.space}`]);
+  const resources = numbersNamed(owners, wanted);
   const threads = numbersNamed(model.threads, wanted);
-  const frames = numbersNamed([...model.frames].map(([id, one]) => [id, `${one.name} ${one.file}:${one.line}`]), wanted);
-  const stacks = new Numbers([...model.stacks].filter(([, list]) => list.some((one) => frames.has(one))).map(([id]) => id));
+  const calls = [...model.frames].map(([id, one]) => [id, `${one.name} ${one.file}:${one.line}`]);
+  const frames = numbersNamed(calls, wanted);
+  const through = [...model.stacks].filter(([, list]) => list.some((one) => frames.has(one)));
+  const stacks = new Numbers(through.map(([id]) => id));
   return (block) => {
     const event = blocks.event[block];
     return tags.has(events.tag[event]) || resources.has(events.resource[event]) || stacks.has(events.stack[event]) ||

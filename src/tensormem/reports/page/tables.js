@@ -90,6 +90,8 @@ class TablesView {
   row(block) {
     const { model } = this;
     const event = model.blocks.event[block];
+    const began = formatMoment(model.startOf(block), model.unit, model.end - model.start);
+    const lived = formatSpan(model.endOf(block) - model.startOf(block), model.unit);
     const address = model.events.address[event];
     const swatch = element("i", "swatch");
     swatch.style.background = this.page.colorOf(block);
@@ -97,8 +99,8 @@ class TablesView {
       element("td", "number", formatBytes(model.bytesOf(block))),
       element("td", "name", swatch, model.tagName(model.events.tag[event])),
       element("td", "name", model.resourceName(model.events.resource[event])),
-      element("td", "number", model.blocks.start[block] < 0 ? "before" : formatMoment(model.startOf(block), model.unit, model.end - model.start)),
-      element("td", "number", model.blocks.end[block] >= model.count ? "to the end" : formatSpan(model.endOf(block) - model.startOf(block), model.unit)),
+      element("td", "number", model.blocks.start[block] < 0 ? "before" : began),
+      element("td", "number", model.blocks.end[block] >= model.count ? "to the end" : lived),
       element("td", "number", address ? formatAddress(address) : "–"),
     ];
     const row = element("tr", "", ...cells);

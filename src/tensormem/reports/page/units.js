@@ -70,6 +70,12 @@ function binaryTicks(high, most) {
   return ticks;
 }
 
+/** The day and minute of nanoseconds since 1970, as a part of a sentence; nothing for what is no day. */
+function formatDay(wall) {
+  const time = new Date((wall ?? NaN) / 1e6);
+  return Number.isNaN(time.getTime()) ? "" : ` of ${time.toISOString().slice(0, 16).replace("T", " ")} UTC`;
+}
+
 function formatAddress(address) {
   return `0x${address.toString(16)}`;
 }

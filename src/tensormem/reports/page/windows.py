@@ -36,17 +36,19 @@ class Window(NamedTuple):
         return not self.why
 
 
-def parse_window(text: str) -> tuple[int, int | None]:
+def parse_window(text: str, *, steps: bool = False) -> tuple[int, int | None]:
     """The two times of "from:to"; each a number with ns, us, ms or s (seconds without), and either may be left out.
 
-    >>> parse_window("1.5s:2s"), parse_window("250ms:"), parse_window(":3")
-    ((1500000000, 2000000000), (250000000, None), (0, 3000000000))
+    Lifetimes count steps: there a number without a unit is one of those.
+
+    >>> parse_window("1.5s:2s"), parse_window("250ms:"), parse_window(":3"), parse_window("100:200", steps=True)
+    ((1500000000, 2000000000), (250000000, None), (0, 3000000000), (100, 200))
     """
     start, colon, end = text.partition(":")
     if not colon:
         raise InvalidArgument(f"a window is written from:to, such as 1.5s:2s, not {text!r:.60}")
-    low = _nanoseconds(start) if start.strip() else 0
-    high = _nanoseconds(end) if end.strip() else None
+    low = _nanoseconds(start, steps=steps) if start.strip() else 0
+    high = _nanoseconds(end, steps=steps) if end.strip() else None
     if high is not None and high <= low:
         raise InvalidArgument(f"a window begins before it ends, not at {start.strip()} and {end.strip()}")
     return low, high
@@ -75,17 +77,17 @@ def window_of(trace: Trace, start_ns: int = 0, end_ns: int | None = None, *, mos
         fitting = _fit(trace, low, high, most)
         cut = "" if fitting == high else f", cut off after about {most:,} events"
         return Window(low, fitting, f"the window that was asked for{cut}")
-    low = _before_the_peak(trace, overview_of(trace), most)
-    why = f"about {most:,} of {trace.event_count:,} events, around the highest usage"
-    return Window(low, _fit(trace, low, last, most), why)
+    low, high, count = _around_the_peak(_counts(trace), overview_of(trace), most)
+    high = max(min(high, last), low + 1)  # many events of one moment are one piece too
+    return Window(low, high, f"{count:,} of {trace.event_count:,} events, around the highest usage")
 
 
-def _nanoseconds(text: str) -> int:
+def _nanoseconds(text: str, *, steps: bool) -> int:
     found = _TIME.fullmatch(text.strip())
     if found is None:
         raise InvalidArgument(f"{text.strip()!r:.40} is no time; write 1.5s, 20ms, 300us or 5000ns")
     whole, _, fraction = found["number"].partition(".")
-    scale = _UNITS[found["unit"]]
+    scale = 1 if steps and not found["unit"] else _UNITS[found["unit"]]
     return int(whole) * scale + int(fraction.ljust(9, "0") or 0) * scale // 10**9
 
 
@@ -102,19 +104,26 @@ def _fit(trace: Trace, start_ns: int, end_ns: int, most: int) -> int:
     for first, last, count in _counts(trace):
         if last < start_ns or first >= end_ns:
             continue
-        total += count
-        if total > most:
+        # One piece is shown in any case, however long it is.
+        if total and total + count > most:
             return max(first, start_ns + 1)
+        total += count
     return end_ns
 
 
-def _before_the_peak(trace: Trace, overview: Overview, most: int) -> int:
-    """A start such that the highest total comes about three quarters into the window."""
+def _around_the_peak(pieces: list[tuple[int, int, int]], overview: Overview, most: int) -> tuple[int, int, int]:
+    """Start, end and events of the pieces around the highest total: first those before it up to three quarters of what
+    there is room for, then those behind it, then more of those before."""
     highest = max(zip(overview.totals, overview.times_ns, strict=True), default=(0, 0))[1]
-    wanted, start = most * 3 // 4, 0
-    for first, _, count in reversed([piece for piece in _counts(trace) if piece[0] <= highest]):
-        wanted -= count
-        if wanted <= 0:
-            break
-        start = first
-    return start
+    after = max(sum(1 for piece in pieces if piece[0] <= highest), 1)
+    first = after - 1  # one piece is shown in any case, however long it is
+    count = pieces[first][2]
+    for room in (most * 3 // 4, most):
+        while first > 0 and count + pieces[first - 1][2] <= room:
+            first -= 1
+            count += pieces[first][2]
+        while after < len(pieces) and room == most * 3 // 4 and count + pieces[after][2] <= most:
+            count += pieces[after][2]
+            after += 1
+    start = pieces[first][0] if first else 0
+    return start, pieces[after][0] if after < len(pieces) else 2**64, count

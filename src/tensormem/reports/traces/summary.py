@@ -5,7 +5,6 @@ Must not know: how it is drawn.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from heapq import nlargest
 from typing import Any
@@ -75,11 +74,7 @@ class TraceSummary:
 
 def summarize(trace: Trace, *, most: int = 10) -> TraceSummary:
     """The summary of a trace, with at most so many of the largest blocks and of those never given back."""
-    kinds: Counter[EventKind] = Counter()
-    threads: set[int] = set()
-    for event in trace.events():
-        kinds[event.kind] += 1
-        threads.add(event.thread)
+    kinds, threads = trace.census()
     blocks = list(trace.blocks())
     outstanding = [block for block in blocks if block.end_ns is None]
     return TraceSummary(
@@ -90,7 +85,7 @@ def summarize(trace: Trace, *, most: int = 10) -> TraceSummary:
         dropped=trace.dropped,
         duration_ns=trace.duration_ns,
         kinds={kind.value: kinds[kind] for kind in EventKind if kinds[kind]},
-        threads=len(threads - {0}) or 1,
+        threads=threads,
         spaces=trace.peaks("space"),
         tags=trace.peaks("tag"),
         resources=trace.peaks("resource"),

@@ -1,0 +1,1 @@
+"""Clusters for the examples: small, on this machine only, and stopped afterwards."""
