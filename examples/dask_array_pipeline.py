@@ -44,7 +44,7 @@ def make_block(block_info: Any = None) -> np.ndarray[Any, Any]:
 def smooth(block: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Some work whose results NumPy takes from the pool."""
     with tm.interop.numpy.use(tm.mr.get_current_device_resource()):
-        return np.sqrt(block) + 1.0
+        return np.asarray(np.sqrt(block) + 1.0)
 
 
 def pipeline(blocks: int) -> Any:

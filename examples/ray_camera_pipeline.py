@@ -28,7 +28,7 @@ class Camera:
     def __init__(self, frames: int) -> None:
         self.frames = [tm.empty(scene.SHAPE, "uint8", memory="shm") for _ in range(frames)]
 
-    @ray.method(tensor_transport="tensormem")
+    @ray.method(tensor_transport="tensormem")  # type: ignore[untyped-decorator]
     def film(self, number: int) -> dict[str, Any]:
         """The next frame, for others to read."""
         frame = self.frames[number % len(self.frames)]
@@ -58,13 +58,15 @@ class Watcher:
         return {"frames": self.frames, "wrong": self.wrong, **transport_counts()}
 
 
+def start(kind: Any, node: dict[str, float], *arguments: Any) -> Any:
+    """An actor on one of the two nodes."""
+    return kind.options(resources=node).remote(*arguments)
+
+
 def film(frames: int) -> dict[str, dict[str, int]]:
     """Run the pipeline; a frame is filled again when all who look at it are done with it."""
-    camera = Camera.options(resources=LEFT).remote(4)
-    watchers = {
-        "detector": Watcher.options(resources=LEFT).remote(),
-        "recorder": Watcher.options(resources=RIGHT).remote(),
-    }
+    camera = start(Camera, LEFT, 4)
+    watchers = {"detector": start(Watcher, LEFT), "recorder": start(Watcher, RIGHT)}
     looking: list[list[Any]] = []
     for number in range(frames):
         if len(looking) == 4:

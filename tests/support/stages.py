@@ -25,7 +25,7 @@ class Stage:
     def make(self, value: int, nbytes: int = 2 << 20, memory: str | None = None) -> tm.Tensor:
         return tm.full((nbytes // 4,), value, "int32", **({} if memory is None else {"memory": memory}))
 
-    @ray.method(tensor_transport="tensormem")
+    @ray.method(tensor_transport="tensormem")  # type: ignore[untyped-decorator]
     def shared(self, value: int, nbytes: int = 2 << 20, memory: str = "shm", readonly: bool = False) -> Any:
         return {"frame": share(self.make(value, nbytes, memory), readonly=readonly), "number": value}
 
