@@ -152,17 +152,29 @@ def test_memory_stays_with_who_has_it_when_its_maker_is_killed(beside: Any) -> N
     get(beside.drop.remote())
 
 
-def test_memory_of_a_maker_that_was_killed_before_anybody_took_it_is_an_error_that_names_it(beside: Any) -> None:
+@pytest.mark.parametrize("taken_before", [False, True])
+def test_memory_of_a_killed_maker_is_an_error_that_names_it_for_who_has_not_taken_it(
+    beside: Any, taken_before: bool
+) -> None:
     maker = start(FIRST)
     message = maker.shared.remote(8)
-    pid = get(maker.pid.remote())
-    get(beside.look.remote(message))
+    pid = get(maker.pid.remote())  # which comes after the frame was made
+    if taken_before:
+        assert get(beside.look.remote(message))["value"] == 8
     os.kill(pid, signal.SIGKILL)
     eventually(lambda: not os.path.exists(f"/proc/{pid}/fd/0"), "it does not die")
-    with pytest.raises(Exception, match=f"worker {pid} of node|died|dead") as caught:
+    with pytest.raises(Exception, match=f"worker {pid} of node|pid={pid}|died|dead") as caught:
         get(beside.look.remote(message))
     assert isinstance(caught.value, errors.WorkerDied | ray.exceptions.RayError)
     assert get(beside.pid.remote()) > 0  # and the one who asked lives
+
+
+def test_a_receiver_killed_while_it_receives_leaves_the_maker_as_it_was(near: Any, beside: Any) -> None:
+    receiver = start(FIRST)
+    pid = get(receiver.pid.remote())
+    with pytest.raises(ray.exceptions.RayActorError):
+        get(receiver.look.remote(near.deadly.remote(pid)))
+    assert get(beside.look.remote(near.shared.remote(4)))["value"] == 4
 
 
 @pytest.mark.filterwarnings("ignore:RDT ObjectRef")
