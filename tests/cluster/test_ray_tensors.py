@@ -17,6 +17,7 @@ import tensormem as tm
 from support.python_processes import run_python
 from support.stages import FIRST, SECOND, get, start
 from tensormem import errors
+from tensormem.distributed.ray import share
 
 MEBIBYTE = 1 << 20
 
@@ -105,6 +106,15 @@ def test_shared_memory_goes_by_descriptor_inside_a_node(near: Any, beside: Any) 
 def test_the_driver_of_the_same_node_gets_the_memory_itself(near: Any) -> None:
     message = get(near.shared.remote(5))
     assert (message["number"], str(message["frame"].memory), message["frame"][0].item()) == (5, "shm", 5)
+
+
+def test_what_the_driver_shares_goes_by_descriptor_inside_its_node_and_is_refused_elsewhere(
+    beside: Any, far: Any
+) -> None:
+    message = ray.put({"frame": share(tm.full(1000, 2, "int32", memory="shm"))}, _tensor_transport="tensormem")
+    assert get(beside.look.remote(message))["memory"] == "shm"
+    with pytest.raises(errors.NotSupported, match="let an actor share it"):
+        get(far.look.remote(message))
 
 
 def test_shared_memory_goes_to_another_node_as_ray_carries_it(near: Any, far: Any) -> None:
