@@ -74,6 +74,8 @@ def test_a_worker_spills_its_results_when_another_needs_memory(client: Any, work
     assert sum(size.disk for size in on_disk.values()) >= 1, "the bytes were really written"
     client.run(drop_kept)
     assert client.gather(client.map(total, made, workers=[first], pure=False)) == [n * 8 * MIB for n in range(6)]
+    back = {row.pid: row for row in cluster_stats(client).rows}[pid]
+    assert (back.used, back.spilled) == (48 * MIB, 0), "what came back from the disk counts again"
 
 
 def test_a_worker_that_is_short_spills_its_own_results_first(client: Any, workers: list[str]) -> None:
