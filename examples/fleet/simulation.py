@@ -19,6 +19,7 @@ MODELS = 4
 POPULARITY = (0.48, 0.24, 0.16, 0.12)  # Zipf's law for four
 FASHION_SECONDS = 600.0  # how long a model stays the first, the second ... of its node
 BATCH = 10_000  # nodes that walk together
+_PART = 500  # nodes whose requests are thrown at once
 _INSIDE = numpy.uint8(0x80)
 
 
@@ -107,10 +108,18 @@ def _choose_models(
     workload: Workload, first: NDArray[numpy.int64], dice: numpy.random.Generator
 ) -> NDArray[numpy.uint8]:
     """Which model each request of each node is for: a few are popular, and which ones changes with time."""
+    chosen = numpy.empty((len(first), len(workload)), numpy.uint8)
+    for start in range(0, len(first), _PART):  # all at once would take gigabytes for numbers from 0 to 3
+        part = slice(start, start + _PART)
+        chosen[part] = _choose_part(workload, first[part], dice)
+    return chosen
+
+
+def _choose_part(workload: Workload, first: NDArray[numpy.int64], dice: numpy.random.Generator) -> NDArray[numpy.uint8]:
     nodes, count = len(first), len(workload)
     ranks = numpy.searchsorted(numpy.cumsum(POPULARITY)[:-1], dice.random((nodes, count), numpy.float32))
     slots = (workload.arrivals // FASHION_SECONDS).astype(numpy.int64)
     fashions = numpy.argsort(dice.random((nodes, int(slots.max()) + 1, MODELS)), axis=2).astype(numpy.uint8)
     when = slots.take((first[:, None] + numpy.arange(count)) % count)
-    chosen: NDArray[numpy.uint8] = fashions[numpy.arange(nodes)[:, None], when, ranks]
-    return chosen
+    found: NDArray[numpy.uint8] = fashions[numpy.arange(nodes)[:, None], when, ranks]
+    return found
