@@ -8,7 +8,7 @@ DEMO = Path(__file__).resolve().parents[2] / "examples" / "demo.py"
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, DEMO, "--folder", str(folder), *arguments]
+    command: list[str | Path] = [sys.executable, DEMO, "--folder", str(folder), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=240)
 
 
