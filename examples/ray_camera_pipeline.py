@@ -58,13 +58,15 @@ class Watcher:
         return {"frames": self.frames, "wrong": self.wrong, **transport_counts()}
 
 
+def start(kind: Any, node: dict[str, float], *arguments: Any) -> Any:
+    """An actor on one of the two nodes."""
+    return kind.options(resources=node).remote(*arguments)
+
+
 def film(frames: int) -> dict[str, dict[str, int]]:
     """Run the pipeline; a frame is filled again when all who look at it are done with it."""
-    camera = Camera.options(resources=LEFT).remote(4)  # type: ignore[attr-defined]
-    watchers = {
-        "detector": Watcher.options(resources=LEFT).remote(),  # type: ignore[attr-defined]
-        "recorder": Watcher.options(resources=RIGHT).remote(),  # type: ignore[attr-defined]
-    }
+    camera = start(Camera, LEFT, 4)
+    watchers = {"detector": start(Watcher, LEFT), "recorder": start(Watcher, RIGHT)}
     looking: list[list[Any]] = []
     for number in range(frames):
         if len(looking) == 4:

@@ -123,6 +123,7 @@ def test_a_tensor_of_a_gpu_arrives_on_the_gpu_of_the_other_worker(client: Any) -
         return str(tensor.space), tensor.to("main")[0].item()
 
     with dask_cluster(workers=2, env={"TENSORMEM_SIMGPU": "devices=1,memory=64MiB"}) as own:
+        # A second cluster on this host, beside the one of the other tests.
         made = on(own, 0, make_there)
         assert on(own, 1, see_there, made).result() == ("gpu:0", 5)
         # The client has no GPU, and says so.
@@ -243,6 +244,56 @@ def test_a_receiver_killed_in_its_task_is_replaced_and_gets_the_memory_again(han
     done = on(handing_over, 1, die_once, made, str(first_time), allow_other_workers=True)
     assert done.result() == 4
     eventually(lambda: len(workers(handing_over)) == 3, "no new worker")
+
+
+class Bomb:
+    """Kills the process that sends it, or the one that receives it, but only once."""
+
+    def __init__(self, mark: str, where: str) -> None:
+        self.mark, self.where = mark, where
+
+    def go_off(self, where: str) -> None:
+        if where == self.where and not os.path.exists(self.mark):
+            with open(self.mark, "w"):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def __reduce__(self) -> Any:
+        self.go_off("sending")
+        return _arrived, (self.mark, self.where)
+
+
+def _arrived(mark: str, where: str) -> Bomb:
+    bomb = Bomb(mark, where)
+    bomb.go_off("receiving")
+    return bomb
+
+
+@pytest.mark.parametrize("where", ["sending", "receiving"])
+def test_a_worker_killed_in_the_middle_of_a_hand_over_costs_nothing_but_time(
+    handing_over: Any, tmp_path: Any, where: str
+) -> None:
+    mark = str(tmp_path / "mark")
+
+    def armed() -> list[Any]:
+        # The tensor is brought to the receiver first; then the bomb goes off.
+        return [make(6, memory="shm"), Bomb(mark, where)]
+
+    def value(message: list[Any]) -> tuple[int, str]:
+        return message[0][0].item(), str(message[0].memory)
+
+    made = on(handing_over, 0, armed, allow_other_workers=True)
+    used = on(handing_over, 1, value, made, allow_other_workers=True)
+    assert used.result(timeout=90)[0] == 6
+    assert os.path.exists(mark)
+    eventually(lambda: len(workers(handing_over)) == 3, "no new worker")
+
+
+def test_what_comes_back_from_a_disk_can_be_written() -> None:
+    from distributed.protocol import deserialize_bytes, serialize_bytes
+
+    arrived = deserialize_bytes(serialize_bytes(make(5)))
+    assert (arrived.readonly, arrived[0].item()) == (False, 5)
+    assert deserialize_bytes(serialize_bytes(make(5).as_readonly())).readonly
 
 
 def test_what_is_gone_before_it_was_collected_is_a_broken_connection_for_dask() -> None:

@@ -78,18 +78,15 @@ def test_tensors_go_between_nodes_as_ray_carries_them(near: Any, far: Any) -> No
 
 
 def test_a_tensor_of_a_gpu_that_is_not_here_is_an_error_where_it_arrives(cluster: Any) -> None:
-    simulated: Any = ray.remote(num_cpus=0, runtime_env={"env_vars": {"TENSORMEM_SIMGPU": "devices=1,memory=64MiB"}})
-
-    @simulated  # type: ignore[untyped-decorator]
     def make() -> tm.Tensor:
         return tm.full(1000, 3, "int32").to("gpu:0")
 
-    @simulated  # type: ignore[untyped-decorator]
     def look(tensor: tm.Tensor) -> tuple[str, int]:
         return str(tensor.space), tensor.to("main")[0].item()
 
-    made = make.remote()
-    assert get(look.remote(made)) == ("gpu:0", 3)
+    with_gpu = ray.remote(num_cpus=0, runtime_env={"env_vars": {"TENSORMEM_SIMGPU": "devices=1,memory=64MiB"}})
+    made = with_gpu(make).remote()
+    assert get(with_gpu(look).remote(made)) == ("gpu:0", 3)
     with pytest.raises(Exception, match="arrived from gpu:0 of host"):
         get(made)
 

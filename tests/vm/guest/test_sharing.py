@@ -11,6 +11,8 @@ from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
 import tensormem as tm
+from tensormem.distributed.delivery import Delivery, take
+from tensormem.distributed.handover import HandOverServer
 from tensormem.memories import dma
 from vm.guest.kernel_view import live_buffers, open_descriptors
 
@@ -63,3 +65,22 @@ def test_multiprocessing_hands_over_the_memory_and_not_a_copy() -> None:
     del there
     resource_sharer.stop()
     assert open_descriptors() == fds
+
+
+def test_a_server_hands_over_dma_memory_both_ways_and_keeps_nothing() -> None:
+    live, fds = live_buffers(), open_descriptors()
+    frame = tm.full((4, 5), 7, "int16", memory="dma")
+    with HandOverServer() as server, Delivery(server.address) as delivery:
+        server.offer("frame", [frame[::2], frame.as_readonly()])
+        taken, reading = take(server.address, "frame", 2)
+        assert taken.memory == "dma" and taken.aliases(frame) and reading.readonly
+        taken.fill_(9)
+        assert frame.tolist() == [[9] * 5, [7] * 5] * 2
+        token = delivery.bring(frame)
+        assert token is not None
+        brought = server.collect(token)
+        assert brought is not None and brought.aliases(frame)
+        server.withdraw("frame")
+        for each in (taken, reading, brought, frame):
+            each.close()
+    assert (live_buffers(), open_descriptors()) == (live, fds)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import traceback
 from contextvars import ContextVar
 from typing import Any
 
@@ -86,10 +87,20 @@ def _delivering(worker: Any, get_data: Any) -> Any:
             before = _delivery.set(delivery)
             try:
                 return await get_data(comm, keys=keys, who=who, serializers=serializers)
+            except Exception as error:
+                _forget_variables(error)
+                raise
             finally:
                 _delivery.reset(before)
 
     return deliver
+
+
+def _forget_variables(error: BaseException | None) -> None:
+    """Dask keeps its log records, and with them the variables of what failed: the memory that was to be sent."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
 
 
 def _on_this_host(who: str, mine: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from tensormem import errors
 from tensormem._core import Tensor
 from tensormem.distributed.dask import handover
-from tensormem.tensor.wire import pack, unpack
+from tensormem.tensor.wire import pack, parse_header, unpack
 
 __all__ = ["deserialize", "family_dumps", "serialize"]
 
@@ -33,12 +33,14 @@ def serialize(tensor: Tensor, context: Any = None) -> tuple[dict[str, Any], list
 
 
 def deserialize(header: dict[str, Any], frames: list[Any]) -> Tensor:
-    """The tensor that a header and frames describe; writable if the frames are."""
+    """The tensor that a header and frames describe; writable if it was."""
     if "brought" in header:
         return _collect(header)
     if "tensor" not in header:
         raise errors.MalformedMessage(0, what=f"no tensor of a known format, but {sorted(map(str, header))!r:.200}")
-    return unpack(header["tensor"], _joined(frames))
+    tensor = unpack(header["tensor"], _joined(frames))
+    # Bytes from a disk may only be read; who made a tensor that can be written gets one that can.
+    return tensor.clone() if tensor.readonly and not parse_header(header["tensor"]).readonly else tensor
 
 
 def _collect(header: dict[str, Any]) -> Tensor:

@@ -22,15 +22,18 @@ from tensormem.distributed.handover_messages import can_hand_over
 from tensormem.distributed.node import this_host
 from tensormem.distributed.ray.shared_tensor import SharedTensor
 
-__all__ = ["NAME", "TensormemTransport", "TransportCounts"]
+__all__ = ["NAME", "SharedCommunicator", "SharedMetadata", "TensormemTransport", "TransportCounts"]
 
 NAME = "TENSORMEM"
-_WAYS = ("descriptor", "object_store")
 
 
 @dataclass
 class SharedMetadata(TensorTransportMetadata):  # type: ignore[misc]
-    """What travels instead of the memory: where it is offered, and by whom."""
+    """What travels instead of the memory: where it is offered, and by whom.
+
+    >>> SharedMetadata(tensor_meta=[]).by_descriptor
+    False
+    """
 
     address: str = ""
     host: str = ""
@@ -41,7 +44,11 @@ class SharedMetadata(TensorTransportMetadata):  # type: ignore[misc]
 
 @dataclass
 class SharedCommunicator(CommunicatorMetadata):  # type: ignore[misc]
-    """The actor that has the memory, where Ray says so."""
+    """The actor that has the memory, where Ray says so.
+
+    >>> SharedCommunicator().source is None
+    True
+    """
 
     source: Any = None
 
