@@ -49,7 +49,7 @@ def _bars(
         panel.bar_label(bars, labels=[text.format(height) for height in heights], fontsize=8, padding=2)
     panel.set_xticks(range(len(names)), names)
     panel.set_xlabel("nodes")
-    panel.margins(y=0.25)
+    panel.margins(y=0.36)
     panel.legend(frameon=False, fontsize=8, ncols=2, loc="upper left")
 
 

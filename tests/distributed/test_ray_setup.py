@@ -3,8 +3,11 @@
 The cluster has two nodes on loopback; each counts as a node of its own.
 """
 
+import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -146,3 +149,15 @@ def test_a_worker_that_cannot_be_set_up_says_so_when_it_allocates(cluster: RayCl
     pid, node = ray.get(odd.where.remote())
     assert f"pid {pid}" in str(refusal) and node[:12] in str(refusal) and "128 MiB" in str(refusal)
     end(keeper, odd)
+
+
+def test_the_command_shows_the_cluster_to_somebody_who_connects_from_outside(cluster: RayCluster) -> None:
+    (server,) = servers(1, **on(cluster, 1))
+    ray.get(server.take.remote(6 * MIB))
+    pid, _ = ray.get(server.where.remote())
+    command = [sys.executable, "-m", "tensormem", "top", "--ray", cluster.address]
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    (row,) = [row for row in json.loads(done.stdout)["workers"] if row["used"]]
+    assert (row["pid"], row["used"], row["budget"]) == (pid, 6 * MIB, BUDGET)
+    end(server)

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tensormem import errors
+from tensormem.cli.clusters import cluster_of, table_of, watch_cluster
 from tensormem.cli.exit_codes import ExitCode
 from tensormem.cli.files import Refusal, check_free, write_json
 from tensormem.cli.options import output_options, screen_options
@@ -32,6 +33,8 @@ _HOW = "Start it with TENSORMEM_TOP=1, or call tensormem.top.serve() in it."
 
 @click.command()
 @click.argument("pid", type=click.IntRange(1), required=False)
+@click.option("--ray", "ray_address", metavar="ADDRESS", help="All workers of a Ray cluster; auto is the one of here.")
+@click.option("--dask", "dask_address", metavar="ADDRESS", help="All workers of a Dask cluster, by its scheduler.")
 @click.option("--once", is_flag=True, help="One look, as a table or with --json, instead of a live screen.")
 @click.option("--list", "list_only", is_flag=True, help="Only say which processes can be watched.")
 @click.option("--interval", type=click.FloatRange(0.1, 3600), default=1.0, show_default=True, help="In seconds.")
@@ -42,6 +45,8 @@ def top(
     context: click.Context,
     *,
     pid: int | None,
+    ray_address: str | None,
+    dask_address: str | None,
     once: bool,
     list_only: bool,
     interval: float,
@@ -56,12 +61,25 @@ def top(
 
     The process offers it: it was started with TENSORMEM_TOP=1, or has called tensormem.top.serve(). Without PID the
     only such process of this user is taken; if there are several, they are listed. --json and -o look once.
+    With --ray or --dask all workers of a cluster are shown that tensormem.distributed has set up.
 
     Ends with 0, 1 if there is nothing to watch or the process has ended, 2 for a wrong command line, 3 if the screen
     needs a package that is not installed.
     """
     check_free(output, force=force)
     console = screen(no_color=no_color)
+    if ray_address is not None or dask_address is not None:
+        if pid is not None or list_only or None not in (ray_address, dask_address):
+            raise click.UsageError("watch one process, one Ray cluster or one Dask cluster")
+        looks_once = once or as_json or output is not None
+        with cluster_of(ray_address, dask_address) as ask:
+            if looks_once and (as_json or output is not None):
+                write_json(ask().as_dict(), output, force=force)
+            elif looks_once:
+                console.print(table_of(ask(), verbose=verbose))
+            else:
+                watch_cluster(ask, console, interval)
+        return
     if list_only or pid is None:
         found = [] if pid is not None and not list_only else offers()
         if list_only or len(found) != 1:
