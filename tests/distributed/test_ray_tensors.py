@@ -17,6 +17,7 @@ import tensormem as tm
 from support.python_processes import run_python
 from support.stages import FIRST, SECOND, get, start
 from tensormem import errors
+from tensormem.distributed.ray import share
 
 MEBIBYTE = 1 << 20
 
@@ -107,6 +108,15 @@ def test_the_driver_of_the_same_node_gets_the_memory_itself(near: Any) -> None:
     assert (message["number"], str(message["frame"].memory), message["frame"][0].item()) == (5, "shm", 5)
 
 
+def test_what_the_driver_shares_goes_by_descriptor_inside_its_node_and_is_refused_elsewhere(
+    beside: Any, far: Any
+) -> None:
+    message = ray.put({"frame": share(tm.full(1000, 2, "int32", memory="shm"))}, _tensor_transport="tensormem")
+    assert get(beside.look.remote(message))["memory"] == "shm"
+    with pytest.raises(errors.NotSupported, match="let an actor share it"):
+        get(far.look.remote(message))
+
+
 def test_shared_memory_goes_to_another_node_as_ray_carries_it(near: Any, far: Any) -> None:
     facts = get(far.look.remote(near.shared.remote(6)))
     assert (facts["value"], facts["memory"], facts["descriptor"], facts["object_store"]) == (6, "mem", 0, 1)
@@ -152,17 +162,29 @@ def test_memory_stays_with_who_has_it_when_its_maker_is_killed(beside: Any) -> N
     get(beside.drop.remote())
 
 
-def test_memory_of_a_maker_that_was_killed_before_anybody_took_it_is_an_error_that_names_it(beside: Any) -> None:
+@pytest.mark.parametrize("taken_before", [False, True])
+def test_memory_of_a_killed_maker_is_an_error_that_names_it_for_who_has_not_taken_it(
+    beside: Any, taken_before: bool
+) -> None:
     maker = start(FIRST)
     message = maker.shared.remote(8)
-    pid = get(maker.pid.remote())
-    get(beside.look.remote(message))
+    pid = get(maker.pid.remote())  # which comes after the frame was made
+    if taken_before:
+        assert get(beside.look.remote(message))["value"] == 8
     os.kill(pid, signal.SIGKILL)
     eventually(lambda: not os.path.exists(f"/proc/{pid}/fd/0"), "it does not die")
-    with pytest.raises(Exception, match=f"worker {pid} of node|died|dead") as caught:
+    with pytest.raises(Exception, match=f"worker {pid} of node|pid={pid}|died|dead") as caught:
         get(beside.look.remote(message))
     assert isinstance(caught.value, errors.WorkerDied | ray.exceptions.RayError)
     assert get(beside.pid.remote()) > 0  # and the one who asked lives
+
+
+def test_a_receiver_killed_while_it_receives_leaves_the_maker_as_it_was(near: Any, beside: Any) -> None:
+    receiver = start(FIRST)
+    pid = get(receiver.pid.remote())
+    with pytest.raises(ray.exceptions.RayActorError):
+        get(receiver.look.remote(near.deadly.remote(pid)))
+    assert get(beside.look.remote(near.shared.remote(4)))["value"] == 4
 
 
 @pytest.mark.filterwarnings("ignore:RDT ObjectRef")

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 from typing import Any
 
 from support.clusters import FIRST, SECOND, memory_descriptors  # before ray, which it sets up
@@ -16,6 +17,22 @@ __all__ = ["FIRST", "SECOND", "Stage", "get", "start"]
 register_transport()
 
 
+class Deadly:
+    """Kills a process when it arrives there."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def __reduce__(self) -> Any:
+        return _arrived, (self.pid,)
+
+
+def _arrived(pid: int) -> Deadly:
+    if os.getpid() == pid:
+        os.kill(pid, signal.SIGKILL)
+    return Deadly(pid)
+
+
 class Stage:
     """An actor that makes tensors, and looks at those of others."""
 
@@ -28,6 +45,10 @@ class Stage:
     @ray.method(tensor_transport="tensormem")  # type: ignore[untyped-decorator]
     def shared(self, value: int, nbytes: int = 2 << 20, memory: str = "shm", readonly: bool = False) -> Any:
         return {"frame": share(self.make(value, nbytes, memory), readonly=readonly), "number": value}
+
+    @ray.method(tensor_transport="tensormem")  # type: ignore[untyped-decorator]
+    def deadly(self, pid: int) -> Any:
+        return [share(self.make(1, memory="shm")), Deadly(pid)]
 
     def look(self, message: Any) -> dict[str, Any]:
         tensor = tensor_of(message if isinstance(message, tm.Tensor) else message["frame"])

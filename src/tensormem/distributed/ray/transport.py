@@ -137,29 +137,26 @@ class TensormemTransport(TensorTransportManager):  # type: ignore[misc]
         if target_buffers:
             raise errors.NotSupported("receiving into buffers; the memory itself arrives")
         meta: SharedMetadata = tensor_transport_metadata
-        local = meta.host == this_host() and meta.node == ray.get_runtime_context().get_node_id()
-        if local and meta.by_descriptor:
-            try:
-                tensors = take(meta.address, obj_id, len(meta.tensor_meta))
-                self.counts.add("descriptor", len(tensors))
-                return tensors
-            except (errors.SharingError, errors.DriverError) as refused:
-                missing: Exception | None = refused
-        else:
-            missing = None
-        return self._through_the_store(obj_id, meta, communicator_metadata, missing)
+        source = communicator_metadata.source or _source_of(obj_id)
+        if not (meta.by_descriptor and _is_within_reach(meta)):
+            return self._through_the_store(obj_id, meta, source, "")
+        try:
+            tensors = take(meta.address, obj_id, len(meta.tensor_meta))
+        except (errors.SharingError, errors.DriverError) as refused:
+            return self._through_the_store(obj_id, meta, source, str(refused))
+        self.counts.add("descriptor", len(tensors))
+        return tensors
 
-    def _through_the_store(
-        self, obj_id: str, meta: SharedMetadata, communicator: Any, missing: Exception | None
-    ) -> list[Tensor]:
-        source = communicator.source or _source_of(obj_id)
+    def _through_the_store(self, obj_id: str, meta: SharedMetadata, source: Any, refused: str) -> list[Tensor]:
+        if source is None and not refused:
+            raise errors.NotSupported("memory that a driver shares with another node; let an actor share it")
         try:
             if source is None:
-                raise errors.ChannelClosed("there is no actor to ask")
+                raise errors.ChannelClosed("it was the driver")
             asked = source.__ray_call__.options(concurrency_group="_ray_system").remote(_fetch, obj_id)
             tensors: list[Tensor] = ray.get(asked)
         except (ray.exceptions.RayActorError, errors.ChannelClosed) as gone:
-            raise errors.WorkerDied(str(meta.pid), meta.node, what=str(missing or gone)[:300]) from gone
+            raise errors.WorkerDied(str(meta.pid), meta.node, what=(refused or str(gone))[:300]) from gone
         self.counts.add("object_store", len(tensors))
         return tensors
 
@@ -169,7 +166,12 @@ class TensormemTransport(TensorTransportManager):  # type: ignore[misc]
 
     def garbage_collect(self, obj_id: str, tensor_transport_meta: Any, tensors: Any) -> None:
         """Nobody refers to the object any more."""
-        self.server().withdraw(obj_id)
+        if self._server is not None:
+            self._server.withdraw(obj_id)
+
+
+def _is_within_reach(meta: SharedMetadata) -> bool:
+    return bool(meta.host == this_host() and meta.node == ray.get_runtime_context().get_node_id())
 
 
 def _source_of(obj_id: str) -> Any:
