@@ -66,7 +66,7 @@ QUESTION = Question(
     title="One budget for a node: claims, set-up, statistics",
     asks="A claim is one page of 2 MiB, taken and given back in the ledger that all workers of a node share. Its peer "
     "is a number under a lock, which knows neither guarantees nor what a killed process had. Set-up makes the whole "
-    "stack of a worker, joins its node, and takes it down again; the time an engine needs for a process is not in it.",
+    "stack of a worker, joins its node, and takes it down again; starting a process and imports are not in it.",
     case_label="workers of the node",
     metrics=[NANOSECONDS],
     measure=measure,

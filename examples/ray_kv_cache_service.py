@@ -30,7 +30,7 @@ import ray
 from ray.cluster_utils import Cluster
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from tensormem.distributed import Declaration, cluster_stats
+from tensormem.distributed import Declaration, cluster_stats, installed
 from tensormem.distributed import ray as tm_ray
 from tensormem.units import format_size, parse_size
 
@@ -49,6 +49,12 @@ class ModelServer:
 
     def pid(self) -> int:
         return os.getpid()
+
+    def node_used(self) -> dict[int, int]:
+        """What the ledger of the node says that each of its processes has."""
+        stack = installed()
+        assert stack is not None and stack.budget.shared is not None
+        return {each.pid: each.used for each in stack.budget.shared.participants()}
 
     def turn(self, conversation: int) -> int:
         """One more turn: its keys and values are made and kept, and those of the turn before are looked at."""
@@ -117,10 +123,6 @@ def serve(servers: dict[str, Any], rounds: int, first: int) -> dict[str, int]:
     return done
 
 
-def used_by_pid() -> dict[int, int]:
-    return {row.pid: row.used for row in cluster_stats().rows}
-
-
 def wait_until_gone(pid: int) -> None:
     end = time.monotonic() + WAIT_SECONDS
     while os.path.exists(f"/proc/{pid}"):
@@ -144,14 +146,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"after {given.rounds} turns of every server:\n{cluster_stats()}\n")
         victim = next(iter(servers))
         pid = ray.get(servers[victim].pid.remote())
-        held = used_by_pid()[pid]
+        neighbour = servers[victim.replace(MODELS[0], MODELS[1])]
+        used = ray.get(neighbour.node_used.remote())
+        held = used[pid]
         os.kill(pid, signal.SIGKILL)
         wait_until_gone(pid)
-        returned = held - used_by_pid().get(pid, 0)
+        returned = sum(used.values()) - sum(ray.get(neighbour.node_used.remote()).values())
         print(f"killed {victim} (pid {pid}): {format_size(returned)} of {format_size(held)} returned to its node\n")
         after = serve(servers, given.rounds, given.rounds)
-        print(f"after {given.rounds} more:\n{cluster_stats()}\n")
         stats = cluster_stats()
+        print(f"after {given.rounds} more:\n{stats}\n")
         assert all(node.used <= budget for node in stats.nodes()), "a node has more than its budget"
     print(f"{'server':16} {'turns before':>12} {'turns after':>12}")
     for name in servers:

@@ -18,7 +18,7 @@ class Schedule:
     Whoever goes before it came (the round began in the middle of it) was never let in, and takes nothing away.
     """
 
-    request: NDArray[numpy.int32]
+    request: NDArray[numpy.int64]
     comes: NDArray[numpy.bool_]
     gap: NDArray[numpy.float64]
     """Seconds until the next event."""
@@ -41,5 +41,5 @@ def make_schedule(workload: Workload) -> Schedule:
     order = numpy.lexsort((comes, times))  # who goes makes room for who comes at the same moment
     times, comes = times[order], comes[order]
     gap = numpy.diff(times, append=times[0] + period)
-    request = (order % count).astype(numpy.int32)
+    request = (order % count).astype(numpy.int64)
     return Schedule(numpy.tile(request, 2), numpy.tile(comes, 2), numpy.tile(gap, 2), period)

@@ -18,7 +18,7 @@ from fleet.schedule import Schedule, make_schedule
 MODELS = 4
 POPULARITY = (0.48, 0.24, 0.16, 0.12)  # Zipf's law for four
 FASHION_SECONDS = 600.0  # how long a model stays the first, the second ... of its node
-BATCH = 5_000  # nodes that walk together
+BATCH = 10_000  # nodes that walk together
 _INSIDE = numpy.uint8(0x80)
 
 
@@ -78,10 +78,10 @@ class _Walk:
             state = self.state.take(place)
             model = (state & 3).astype(numpy.int64)
             enters = comes & budgets.fits(model, nbytes)
-            leaves = (state >= _INSIDE) & ~comes
+            leaves = state >= _INSIDE  # who comes has not been here: everybody comes once
             taken, given = nbytes * enters, nbytes * leaves
             budgets.add(model, taken - given)
-            self.state[place] = (state & 3) | (_INSIDE * (enters | (comes & (state >= _INSIDE))))
+            self.state[place] = (state & 3) | (enters * _INSIDE)
             admitted += enters
             came += taken
             went += given

@@ -1,7 +1,10 @@
 """Workers of a real Dask cluster under one declaration: one budget per host, spilling, errors with names, SIGKILL."""
 
+import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +15,11 @@ import pytest
 from support.clusters import dask_cluster, eventually
 from support.dask_work import drop_kept, keep, make, page_address, stats_here, total
 from tensormem import errors
-from tensormem.distributed import Declaration, cluster_stats
+from tensormem.distributed import Declaration, Node, cluster_stats, write_clocks
 from tensormem.distributed import dask as tm_dask
+from tensormem.distributed.presence import members
+from tensormem.trace import merge
+from tensormem.trace import open as open_trace
 
 pytest.importorskip("distributed")
 
@@ -27,7 +33,10 @@ DECLARED = Declaration(budget=BUDGET, keep=0, patience=20)
 def client() -> Iterator[Any]:
     with dask_cluster(memory_limit="2GiB", env=PATH) as made:
         made.register_plugin(tm_dask.TensormemPlugin(DECLARED))
+        node = Node.here("dask", f"{made.scheduler_info()['id']}@127.0.0.1")
+        assert len(members(node.key)) == 2
         yield made
+    eventually(lambda: not members(node.key), "no worker is left, and no budget")
 
 
 @pytest.fixture
@@ -65,6 +74,8 @@ def test_a_worker_spills_its_results_when_another_needs_memory(client: Any, work
     assert sum(size.disk for size in on_disk.values()) >= 1, "the bytes were really written"
     client.run(drop_kept)
     assert client.gather(client.map(total, made, workers=[first], pure=False)) == [n * 8 * MIB for n in range(6)]
+    back = {row.pid: row for row in cluster_stats(client).rows}[pid]
+    assert (back.used, back.spilled) == (48 * MIB, 0), "what came back from the disk counts again"
 
 
 def test_a_worker_that_is_short_spills_its_own_results_first(client: Any, workers: list[str]) -> None:
@@ -89,6 +100,16 @@ def test_the_heartbeat_and_the_page_of_a_worker_have_its_memory(client: Any, wor
     name = client.run(stats_here, workers=[first])[first]["worker"]
     (line,) = [line for line in page.splitlines() if line.startswith("tensormem_used{") and name in line]
     assert float(line.split()[-1]) == 4 * MIB
+
+
+def test_the_command_shows_the_cluster_to_somebody_who_connects_from_outside(client: Any, workers: list[str]) -> None:
+    client.run(keep, 6 * MIB, workers=workers[:1])
+    command = [sys.executable, "-m", "tensormem", "top", "--dask", client.scheduler.address]
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert sorted(row["used"] for row in json.loads(done.stdout)["workers"]) == [0, 6 * MIB]
+    done = subprocess.run([*command, "--once", "--no-color"], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0 and "fragmentation" in done.stdout and "6 MiB" in done.stdout
 
 
 def test_another_declaration_and_another_version_are_refused_and_change_nothing(client: Any) -> None:
@@ -120,3 +141,21 @@ def test_when_the_plugin_goes_the_workers_are_as_before(client: Any) -> None:
     assert set(client.run(stats_here).values()) == {None}
     client.register_plugin(tm_dask.TensormemPlugin(Declaration(budget="32MiB")))
     assert {row.budget for row in cluster_stats(client).rows} == {32 * MIB}
+
+
+def test_recordings_of_all_workers_become_one_timeline_with_their_clocks(client: Any, tmp_path: Path) -> None:
+    client.unregister_worker_plugin("tensormem")
+    client.register_plugin(tm_dask.TensormemPlugin(Declaration(budget="32MiB", trace=str(tmp_path))))
+    for place, address in enumerate(sorted(client.scheduler_info(-1)["workers"])):
+        client.run(keep, (place + 1) * MIB, workers=[address])
+    assert set(write_clocks(tmp_path / "clocks.json", client).values()) == {(0, 0)}, "one machine, one clock"
+    names = set(json.loads((tmp_path / "clocks.json").read_text())["offsets"])
+    client.run(drop_kept)
+    client.unregister_worker_plugin("tensormem")
+    files = sorted(tmp_path.glob("*.tmt"))
+    assert {file.name for file in files} == names and len(files) == 2
+    with (tmp_path / "all.tmt").open("wb") as out:
+        assert all(source.complete for source in merge(files, out))
+    with open_trace(tmp_path / "all.tmt") as trace:
+        asked = [event.nbytes for event in trace.events() if event.kind == "allocate" and event.depth == 0]
+        assert asked == [MIB, 2 * MIB], "in the order in which two processes did it"

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ import tensormem as tm
 from tensormem import errors
 from tensormem.distributed import ClusterStats, Declaration, Node, NodeBudget, WorkerStack, WorkerStats, installed
 from tensormem.distributed.looking import node_rows
-from tensormem.distributed.presence import entry, members
+from tensormem.distributed.presence import Presence, ask, entry, members
 from tensormem.distributed.worker_stack import install, uninstall
 
 MIB = 1 << 20
@@ -214,6 +214,32 @@ def test_a_worker_with_a_pool_gives_back_under_pressure_too() -> None:
     assert stack.relieve(MIB) > 0
     assert stack.stats().used == 0
     stack.close()
+
+
+def test_a_node_that_is_full_says_so() -> None:
+    declared = Declaration(budget="64MiB")
+    with ExitStack() as others:
+        for number in range(64):
+            stack = WorkerStack(declared, NODE, f"worker {number}")
+            others.callback(stack.close)
+        with pytest.raises(errors.DistributedError, match="64 are in it"):
+            WorkerStack(declared, NODE, "one too many")
+        assert len(members(NODE.key)) == 64
+    assert members(NODE.key) == []
+
+
+def test_a_worker_that_cannot_answer_yet_goes_on_answering() -> None:
+    answers: list[Any] = [ZeroDivisionError(), {"used": 7}]
+
+    def answer() -> dict[str, Any]:
+        said = answers.pop(0)
+        if isinstance(said, Exception):
+            raise said
+        return dict(said)
+
+    with Presence(NODE.key, -1, 0, answer) as here:
+        assert ask(here.member) is None
+        assert ask(here.member) == {"used": 7}
 
 
 def test_nothing_is_left_behind() -> None:

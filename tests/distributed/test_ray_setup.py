@@ -17,8 +17,9 @@ import pytest
 from support.clusters import RayCluster, eventually, ray_cluster
 from support.memory_servers import Server, allocate_in_a_task
 from tensormem import errors
-from tensormem.distributed import ClusterStats, Declaration, cluster_stats
+from tensormem.distributed import ClusterStats, Declaration, Node, cluster_stats
 from tensormem.distributed import ray as tm_ray
+from tensormem.distributed.presence import members
 
 ray: Any = pytest.importorskip("ray")
 
@@ -36,6 +37,8 @@ def cluster() -> Iterator[RayCluster]:
             yield made
         finally:
             ray.shutdown()
+    keys = [Node.here("ray", node).key for node in made.nodes]
+    eventually(lambda: not any(members(key) for key in keys), "no worker is left, and no budget")
 
 
 def servers(count: int, **options: Any) -> list[Any]:

@@ -68,7 +68,8 @@ def table_of(stats: ClusterStats, *, verbose: bool = False) -> Table:
     head, *lines = stats.table()
     table = Table(box=None, pad_edge=False, header_style="dim", caption=None if lines else "no worker was set up")
     for place, title in enumerate(head):
-        table.add_column(title, justify="left" if place < 2 else "right", no_wrap=True)
+        width = None if place < 2 else max(len(line[place]) for line in lines) if lines else None
+        table.add_column(title, justify="left" if place < 2 else "right", no_wrap=True, min_width=width)
     for line in lines:
         table.add_row(*(Text(cell) for cell in line), style="bold" if line[1].startswith("all ") else None)
     if verbose:

@@ -76,7 +76,9 @@ def top(
             if looks_once and (as_json or output is not None):
                 write_json(ask().as_dict(), output, force=force)
             elif looks_once:
-                console.print(table_of(ask(), verbose=verbose))
+                stats = ask()
+                drawn = table_of(stats, verbose=verbose) if console.is_terminal else Text(str(stats))
+                console.print(drawn, soft_wrap=True)
             else:
                 watch_cluster(ask, console, interval)
         return

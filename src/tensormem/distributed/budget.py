@@ -90,6 +90,7 @@ def _check_same_limit(node: Node, limit: int, present: list[Member]) -> None:
 
 
 def _join(present: list[Member], terms: dict[str, Any]) -> SharedBudget | None:
+    reason = "its processes cannot be looked into"
     for member in present:
         try:
             # As good as being handed it: the kernel lets processes of one user open one another's files.
@@ -98,13 +99,12 @@ def _join(present: list[Member], terms: dict[str, Any]) -> SharedBudget | None:
             continue  # it has just gone
         try:
             return SharedBudget.attach(fd, **terms)
-        except InvalidArgument:
-            continue  # it has just gone, and the number means another file
+        except InvalidArgument as error:
+            reason = error.what  # it is full, or the member has just gone and the number means another file
         finally:
             os.close(fd)
-    if present and any(_lives(member) for member in present):
-        pids = ", ".join(str(member.pid) for member in present)
-        raise DistributedError(f"the budget of this node cannot be reached through its processes ({pids})")
+    if any(_lives(member) for member in present):
+        raise DistributedError(f"the budget of this node cannot be joined: {reason}")
     return None
 
 

@@ -94,7 +94,14 @@ def _serve(listening: socket.socket, answer: Callable[[], dict[str, Any]]) -> No
             peer.settimeout(1.0)
             _, user, _ = _CREDENTIALS.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
             if user == os.geteuid():
-                peer.sendall(json.dumps(answer()).encode())
+                peer.sendall(_said(answer))
+
+
+def _said(answer: Callable[[], dict[str, Any]]) -> bytes:
+    try:
+        return json.dumps(answer()).encode()
+    except Exception:
+        return b""  # it is being set up or taken down: no answer, and no end of answering
 
 
 def _leave_after_fork() -> None:

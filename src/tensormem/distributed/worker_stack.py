@@ -230,11 +230,15 @@ def install(declaration: Declaration, node: Node, worker: str) -> WorkerStack:
             present.users += 1
             return present
         stack = WorkerStack(declaration, node, worker)
+        try:
+            _recording = _record(declaration, worker)
+        except BaseException:
+            stack.close()
+            raise
         top = stack.resource
         _previous = get_per_device_resource(top.device_ordinal, top.driver)
         set_current_device_resource(top)
         _installed, _pid = stack, os.getpid()
-        _recording = _record(declaration, worker)
         return stack
 
 

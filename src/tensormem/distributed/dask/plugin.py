@@ -50,6 +50,7 @@ class TensormemPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask is not typed
         if stack is None or not hasattr(self, "_spilling"):
             return
         stack.forget(self._spilling)
+        self._spilling.close()
         remove_metrics(worker)
         worker_stack.uninstall(force=stack.users == 1)
 
