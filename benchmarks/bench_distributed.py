@@ -8,25 +8,20 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
-
-os.environ.update(
-    {
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-        "RAY_enable_metrics_collection": "0",
-        "RAY_rdt_fetch_fail_timeout_milliseconds": "100000",
-        "PYTHONPATH": str(Path(__file__).resolve().parent),
-    }
-)
 
 import numpy as np
 
 import tensormem as tm
 from harness import Metric, Question, Row
 
+RAY_SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # keeps 127.0.0.1 what it is
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_enable_metrics_collection": "0",
+    "RAY_rdt_fetch_fail_timeout_milliseconds": "100000",
+}
 NBYTES = 256 << 20
 REPEATS = 9
 WARM_UP = 2
@@ -41,6 +36,7 @@ DASK_DESCRIPTOR = "Dask worker to worker, tensormem by descriptor"
 @contextmanager
 def ray_node() -> Iterator[None]:
     """One node, with a store that holds a few of the arrays."""
+    os.environ.update(RAY_SETTINGS)  # which Ray reads when it is imported
     import logging
 
     import ray

@@ -22,6 +22,7 @@ html_title = f"tensormem {release}"
 default_role = "code"  # docstrings write `names` in single backticks
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+autodoc_mock_imports = ["dask", "distributed", "ray"]  # the engines are not needed to read about us
 
 
 def _leave_out_module_docstrings(app: Sphinx, what: str, *details: object) -> None:

@@ -350,3 +350,25 @@ def test_more_watchers_than_there_is_room_for_are_told_so() -> None:
     while not (offers := tm.top.offers()):  # until it has seen them go
         pass
     assert offers[0].pid == service.pid
+
+
+def test_forks_while_somebody_watches_end_well_and_the_service_goes_on() -> None:
+    service, stopped, asked = tm.top.serve(), threading.Event(), []
+
+    def look() -> None:
+        with tm.top.Watch(service.pid) as watch:
+            while not stopped.is_set():
+                asked.append(watch.ask()["pid"])
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        for _ in range(20):
+            pid = os.fork()
+            if pid == 0:
+                os._exit(0 if service.closed else 1)
+            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    finally:
+        stopped.set()
+        watcher.join()
+    assert asked and set(asked) == {os.getpid()}

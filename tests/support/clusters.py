@@ -20,7 +20,6 @@ FIRST, SECOND = {"first": 0.001}, {"second": 0.001}  # an actor with these resou
 
 TESTS = str(Path(__file__).resolve().parents[1])
 _RAY = {
-    "PYTHONPATH": os.pathsep.join([TESTS, *filter(None, [os.environ.get("PYTHONPATH")])]),  # workers import our modules
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # keeps 127.0.0.1 what it is, instead of the address of this machine
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -49,7 +48,9 @@ def ray_cluster(*, store_bytes: int = 200 << 20, connect: bool = True, nodes: in
     ray_constants.ENABLE_RAY_CLUSTER = False  # in case somebody imported it before this module
     # Not below a long directory: the paths of sockets are short.
     folder = tempfile.mkdtemp(prefix="tm-ray-", dir="/tmp")
-    os.environ["RAY_TMPDIR"] = folder
+    path = os.environ.get("PYTHONPATH")
+    # The second so that workers find the modules of the tests.
+    os.environ.update(RAY_TMPDIR=folder, PYTHONPATH=os.pathsep.join([TESTS, *([path] if path else [])]))
     common: dict[str, Any] = {
         "num_cpus": 2,
         "object_store_memory": store_bytes,
@@ -68,7 +69,9 @@ def ray_cluster(*, store_bytes: int = 200 << 20, connect: bool = True, nodes: in
         if connect:
             ray.shutdown()
         cluster.shutdown()
-        os.environ.pop("RAY_TMPDIR", None)
+        del os.environ["RAY_TMPDIR"], os.environ["PYTHONPATH"]
+        if path is not None:
+            os.environ["PYTHONPATH"] = path
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -32,9 +32,12 @@ OTHER_VERBS = {
     "top": ("top", str(os.getpid()), "--once"),
     "selftest": ("selftest", "--device", "host"),
     "record": ("record", "-o", "{target}"),
+    "merge": ("merge", "{trace}", "{trace}", "-o", "{target}"),
+    "report": ("report", "{trace}"),
 }
 RUN = {**TRACE_VERBS, **OTHER_VERBS}
-SHOWN = [verb for verb in RUN if verb not in ("selftest", "record")]  # quick, and on standard output or the other
+# Quick, and alike on standard output or the other.
+SHOWN = [verb for verb in RUN if verb not in ("selftest", "record", "merge")]
 PROGRAM = ("--", sys.executable, "-c", "import tensormem as tm; tm.mr.HostMemoryResource().allocate(64)")
 
 
@@ -67,6 +70,11 @@ def run(verb: str, trace: Path, *options: str, target: Path | None = None) -> Re
     return CliRunner().invoke(cli, [*line, *options])
 
 
+def forced(verb: str) -> tuple[str, ...]:
+    """For a verb that writes beside the trace, when it runs for the second time."""
+    return ("-f",) if verb in ("export", "report") else ()
+
+
 def options_of(verb: str) -> dict[str, click.Option]:
     return {
         name: option
@@ -97,7 +105,7 @@ def test_a_file_that_is_there_is_not_written_over_but_by_force(verb: str, trace:
     out = tmp_path / "out"
     out.write_text("mine")
     rest = PROGRAM if verb == "record" else ()
-    where = () if verb == "record" else ("-o", str(out))
+    where = () if verb in ("record", "merge") else ("-o", str(out))
     refused = run(verb, trace, *where, *rest, target=out)
     assert refused.exit_code == 2 and "--force" in refused.stderr and out.read_text() == "mine"
     forced = run(verb, trace, *where, "-f", *rest, target=out)
@@ -106,13 +114,12 @@ def test_a_file_that_is_there_is_not_written_over_but_by_force(verb: str, trace:
 
 
 @pytest.mark.parametrize("verb", SHOWN)
-def test_json_is_one_document_with_a_version_and_nothing_else(verb: str, trace: Path, tmp_path: Path) -> None:
-    where = ("-o", str(tmp_path / "out")) if verb == "export" else ()
-    document = json.loads(run(verb, trace, "--json", *where).stdout)
+def test_json_is_one_document_with_a_version_and_nothing_else(verb: str, trace: Path) -> None:
+    document = json.loads(run(verb, trace, "--json").stdout)
     assert document["version"] == 1
 
 
-@pytest.mark.parametrize("verb", [verb for verb in SHOWN if verb != "export"])
+@pytest.mark.parametrize("verb", [verb for verb in SHOWN if verb not in ("export", "report")])
 def test_dash_writes_the_document_to_standard_output(verb: str, trace: Path) -> None:
     assert json.loads(run(verb, trace, "-o", "-").stdout)
 
@@ -129,7 +136,7 @@ def test_dash_reads_a_trace_from_standard_input(verb: str, trace: Path) -> None:
 def test_the_last_line_is_the_next_command_unless_quiet(verb: str, trace: Path) -> None:
     result = run(verb, trace)
     assert result.output.rstrip().splitlines()[-1].startswith("Next: ")
-    assert "Next: " not in run(verb, trace, "-q", *(("-f",) if verb == "export" else ())).output
+    assert "Next: " not in run(verb, trace, "-q", *forced(verb)).output
 
 
 @pytest.mark.parametrize("verb", SHOWN)
@@ -141,7 +148,7 @@ def test_no_escape_codes_when_colours_are_not_wanted(
     if how == "NO_COLOR":
         monkeypatch.setenv("NO_COLOR", "1")
     options = (how,) if how.startswith("--") else ()
-    result = run(verb, trace, *options, *(("-f",) if verb == "export" else ()))
+    result = run(verb, trace, *options, *forced(verb))
     assert result.exit_code in (0, 1) and "\x1b" not in result.output
 
 

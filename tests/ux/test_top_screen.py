@@ -183,6 +183,24 @@ def test_a_wider_screen_has_more_columns() -> None:
     drive(Recorded(), steps, (80, 24))
 
 
+def test_tenants_of_a_budget_that_processes_share_are_shown_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+
+    async def steps(app: TopApp, pilot: Pilot[None]) -> None:
+        names = [str(app.query_one("#tenants", Panel).get_row_at(place)[0]) for place in range(4)]
+        assert names[0].startswith("TenantPool") and names[1:3] == ["└ " + "a" * 80] * 2
+        assert names[3].startswith("SharedBudget")
+
+    with tm.SharedBudget.create("64MiB") as budget, tm.TenantPool(budget=budget) as models:
+        for last in "bc":  # names that are the same as far as they are shown
+            models.register("a" * 80 + last, "1GiB")
+        with tm.top.serve() as service, tm.top.Watch(service.pid) as watch:
+            drive(watch, steps, (160, 48))
+
+
 def test_the_screen_shows_a_real_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tmp_path.chmod(0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))

@@ -92,8 +92,8 @@ def top(
         with Watch(pid) as watch:
             if once or as_json or output is not None:
                 _look_once(watch.ask(), console, as_json, output, force=force, quiet=quiet, verbose=verbose)
-            else:
-                _live(watch, interval)
+            elif not _live(watch, interval):
+                context.exit(ExitCode.FINDING)
     except errors.CannotWatch as error:
         click.echo(f"Error: {error}", err=True)
         context.exit(ExitCode.FINDING)
@@ -151,7 +151,8 @@ def _table(columns: tuple[str, ...], rows: list[Row], *, verbose: bool) -> Table
     return table
 
 
-def _live(watch: Watch, interval: float) -> None:
+def _live(watch: Watch, interval: float) -> bool:
+    """The screen until somebody leaves; whether the process still ran then."""
     try:
         from tensormem.top.screen import TopApp
     except ModuleNotFoundError as error:
@@ -163,4 +164,6 @@ def _live(watch: Watch, interval: float) -> None:
         sys.exit(ExitCode.ENVIRONMENT)
     if not sys.stdout.isatty():
         raise Refusal("the live screen needs a terminal; give --once for a table, --json for programs")
-    TopApp(watch, interval).run()
+    app = TopApp(watch, interval)
+    app.run()
+    return not app.ended

@@ -26,9 +26,7 @@ from tensormem.sharing import unix_sockets
 __all__ = ["HandOverServer", "new_address"]
 
 _NO_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-_BREATH = (
-    100  # milliseconds: whoever connects stays in the queue, and asking again at once would be all this process does
-)
+_BREATH = 100  # milliseconds; whoever connects stays in the queue meanwhile
 
 _open_servers: weakref.WeakSet[HandOverServer] = weakref.WeakSet()
 

@@ -134,12 +134,14 @@ def pool_rows(answer: _Figures) -> list[Row]:
 
 def tenant_rows(answer: _Figures) -> list[Row]:
     """The budgets that several share, each followed by its tenants."""
-    rows = []
+    rows: list[Row] = []
     for budget in answer["budgets"]:
         used, limit = format_size(budget["used_bytes"]), format_size(budget["limit_bytes"])
         cells = (f"{budget['name']} #{budget['id']}", used, "", "", limit, "", "", "")
-        rows.append(Row(f"b{budget['id']}", cells, False, False))
-        rows += [_tenant_row(each) for each in answer["tenants"] if each["pool"] == budget["id"]]
+        rows.append(Row(f"b{len(rows)}", cells, False, False))
+        if budget["name"] == "TenantPool":
+            tenants = [each for each in answer["tenants"] if each["pool"] == budget["id"]]
+            rows += [_tenant_row(f"t{place}", each) for place, each in enumerate(tenants, len(rows))]
     return rows
 
 
@@ -205,7 +207,7 @@ def _pool_row(key: str, name: str, each: _Figures, free: int | None) -> Row:
     return Row(key, cells, False, False)
 
 
-def _tenant_row(each: _Figures) -> Row:
+def _tenant_row(key: str, each: _Figures) -> Row:
     maximum = each["maximum_bytes"]
     cells = (
         f"└ {each['name']}",
@@ -217,7 +219,7 @@ def _tenant_row(each: _Figures) -> Row:
         str(each["priority"]),
         f"{each['times_asked']:,}",
     )
-    return Row(f"t{each['pool']}/{each['name']}", cells, False, False)
+    return Row(key, cells, False, False)
 
 
 def _short(name: str) -> str:

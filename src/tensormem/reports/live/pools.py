@@ -7,11 +7,20 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tensormem._core import Driver
 from tensormem.errors import TensormemError
 from tensormem.pools import BlockCache, Budget, SharedBudget, TenantPool, TenantStats, VirtualMemoryPool
 from tensormem.pools.living import living
 
-__all__ = ["BudgetFigures", "PoolFigures", "TenantFigures", "look_at_budgets", "look_at_pools", "look_at_tenants"]
+__all__ = [
+    "BudgetFigures",
+    "PoolFigures",
+    "TenantFigures",
+    "devices_of_pools",
+    "look_at_budgets",
+    "look_at_pools",
+    "look_at_tenants",
+]
 
 _LONGEST_NAME = 80
 
@@ -132,6 +141,12 @@ def look_at_budgets() -> list[BudgetFigures]:
         except TensormemError:  # closed meanwhile
             continue
     return found
+
+
+def devices_of_pools() -> list[tuple[Driver, int]]:
+    """The drivers and devices that open pools are on."""
+    pools = [pool for _, pool in living() if isinstance(pool, VirtualMemoryPool | BlockCache)]
+    return [(pool.driver, pool.device) for pool in pools if not pool.closed]
 
 
 def _tenant_pools() -> list[tuple[int, TenantPool]]:

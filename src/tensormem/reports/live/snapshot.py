@@ -18,6 +18,7 @@ from tensormem.reports.live.pools import (
     BudgetFigures,
     PoolFigures,
     TenantFigures,
+    devices_of_pools,
     look_at_budgets,
     look_at_pools,
     look_at_tenants,
@@ -177,13 +178,13 @@ def _spaces(resources: Sequence[ResourceFigures], pools: Sequence[PoolFigures]) 
 
 
 def _device_rooms() -> dict[str, tuple[int, int]]:
-    """What is free on the devices of living resources, and how much they have; main memory has host's."""
+    """What is free on the devices of living resources and pools, and how much they have; main memory has host's."""
     rooms: dict[str, tuple[int, int]] = {}
-    for _, mr in live_resources():
-        space = "main" if mr.driver.name == "host" else f"gpu:{mr.device_ordinal}"
+    for driver, device in [*((mr.driver, mr.device_ordinal) for _, mr in live_resources()), *devices_of_pools()]:
+        space = "main" if driver.name == "host" else f"gpu:{device}"
         if space not in rooms:
             try:
-                rooms[space] = mr.driver.memory_info(mr.device_ordinal)
+                rooms[space] = driver.memory_info(device)
             except Exception:  # a driver that has trouble must not hide everything else
                 continue
     return rooms

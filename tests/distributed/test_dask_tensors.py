@@ -3,6 +3,8 @@
 import gc
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -200,12 +202,27 @@ def test_other_memory_and_the_client_still_get_bytes(handing_over: Any) -> None:
     assert (str(arrived.memory), arrived[0].item()) == ("mem", 6)
 
 
-def test_a_worker_of_another_address_is_another_node(handing_over: Any) -> None:
-    """The rule that Dask has for "the same host": the addresses."""
-    from tensormem.distributed.dask.handover import _on_this_host
+@pytest.fixture
+def on_another_node(handing_over: Any, tmp_path: Any) -> Iterator[str]:
+    """The address of one more worker, whose host is another one as Dask counts hosts: by address."""
+    address = handing_over.scheduler_info()["address"]
+    options = ["--host", "127.0.0.2", "--nthreads", "1", "--no-dashboard", "--no-nanny", "--local-directory", tmp_path]
+    with subprocess.Popen(
+        [sys.executable, "-m", "distributed.cli.dask_worker", address, *options], stderr=subprocess.DEVNULL
+    ) as process:
+        eventually(lambda: len(workers(handing_over)) == 4, "it does not come")
+        yield next(each for each in workers(handing_over) if each.startswith("tcp://127.0.0.2"))
+        process.terminate()
+    eventually(lambda: len(workers(handing_over)) == 3, "it does not go")
 
-    assert _on_this_host("tcp://127.0.0.1:1", "tcp://127.0.0.1:2")
-    assert not _on_this_host("tcp://127.0.0.2:1", "tcp://127.0.0.1:2")
+
+def test_a_worker_of_another_node_gets_bytes(handing_over: Any, on_another_node: str) -> None:
+    made = on(handing_over, 0, make, 7, memory="shm")
+    used = handing_over.submit(seen, made, workers=[on_another_node], pure=False)
+    facts = used.result()
+    assert (facts["memory"], facts["value"], facts["collected"], facts["readonly"]) == ("mem", 7, 0, False)
+    there = handing_over.submit(make, 8, memory="shm", workers=[on_another_node], pure=False)
+    assert on(handing_over, 1, seen, there).result()["memory"] == "mem"
 
 
 def test_memory_of_a_result_is_gone_when_nobody_refers_to_it(handing_over: Any) -> None:
