@@ -12,6 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 
+import tensormem as tm
 from support.clusters import dask_cluster, eventually
 from support.dask_work import drop_kept, keep, make, page_address, stats_here, total
 from tensormem import errors
@@ -56,6 +57,21 @@ def test_the_workers_of_a_host_share_one_budget_and_a_refusal_names_them(client:
     assert (refusal.requested, refusal.total_free) == (30 * MIB, BUDGET - 40 * MIB)
     assert f"pid {pid}" in refusal.worker and "dask-Scheduler" in refusal.node
     assert client.run(os.getpid, workers=[second])[second] == pid, "the process lives on"
+
+
+def handed_over() -> int:
+    from tensormem.distributed.dask import handover
+
+    return handover.counts.collected
+
+
+def test_workers_that_are_set_up_hand_shared_memory_over_by_descriptor(client: Any, workers: list[str]) -> None:
+    first, second = workers[:2]
+    before = client.run(handed_over, workers=[second])[second]
+    made = client.submit(lambda: tm.full(1000, 7, "uint8", memory="shm"), workers=[first], pure=False)
+    used = client.submit(lambda tensor: (str(tensor.memory), sum(tensor.tolist())), made, workers=[second], pure=False)
+    assert used.result(timeout=60) == ("shm", 7000)
+    assert client.run(handed_over, workers=[second])[second] == before + 1
 
 
 def test_a_worker_spills_its_results_when_another_needs_memory(client: Any, workers: list[str]) -> None:

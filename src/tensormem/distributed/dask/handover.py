@@ -24,6 +24,7 @@ _delivery: ContextVar[Delivery | None] = ContextVar("tensormem_delivery", defaul
 _lock = threading.Lock()
 _servers: dict[str, HandOverServer] = {}  # of the workers of this process, by their address
 _handlers: dict[str, Any] = {}  # what each of them did for `get_data` before
+_wanted_by: dict[str, set[str]] = {}  # the plugins that each of them has it from
 
 
 class HandOverCounts:
@@ -51,23 +52,30 @@ def _address_of(worker: str) -> str:
     return f"@tensormem-dask-{hashlib.sha256(worker.encode()).hexdigest()[:32]}"
 
 
-def install(worker: Any) -> bool:
-    """Let a worker take part, from now on; False if it cannot. For a `WorkerPlugin`'s `setup`."""
+def install(worker: Any, plugin: str) -> bool:
+    """Let a worker take part, from now on; False if it cannot. For the `setup` of the plugin of that name."""
     with _lock:
         if worker.address in _servers:
+            _wanted_by[worker.address].add(plugin)
             return True
         try:
             _servers[worker.address] = HandOverServer(_address_of(worker.address))
         except errors.DriverError:  # somebody else has the address: bytes it is
             return False
+        _wanted_by[worker.address] = {plugin}
         _handlers[worker.address] = worker.handlers["get_data"]
         worker.handlers["get_data"] = _delivering(worker, worker.handlers["get_data"])
         return True
 
 
-def uninstall(worker: Any) -> None:
-    """Let a worker take part no more. Once or many times."""
+def uninstall(worker: Any, plugin: str) -> None:
+    """The plugin of that name has gone: without another one, the worker takes part no more. Once or many times."""
     with _lock:
+        wanted = _wanted_by.get(worker.address, set())
+        wanted.discard(plugin)
+        if wanted:
+            return
+        _wanted_by.pop(worker.address, None)
         server = _servers.pop(worker.address, None)
         before = _handlers.pop(worker.address, None)
     if before is not None:

@@ -25,8 +25,8 @@ class HandOverPlugin(WorkerPlugin):  # type: ignore[misc]
 
     def setup(self, worker: Any) -> None:
         """Called by Dask on each worker."""
-        handover.install(worker)
+        handover.install(worker, self.name)
 
     def teardown(self, worker: Any) -> None:
         """Called by Dask when the worker ends."""
-        handover.uninstall(worker)
+        handover.uninstall(worker, self.name)

@@ -11,6 +11,7 @@ from distributed import Worker, WorkerPlugin
 
 from tensormem.distributed import worker_stack
 from tensormem.distributed.cluster_node import Node
+from tensormem.distributed.dask import handover
 from tensormem.distributed.dask.metrics import add_metrics, remove_metrics
 from tensormem.distributed.dask.spilling import Spilling
 from tensormem.distributed.declaration import Declaration
@@ -21,8 +22,9 @@ __all__ = ["TensormemPlugin"]
 class TensormemPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask is not typed
     """Sets up every worker, those that come later too: `client.register_plugin(TensormemPlugin(declaration))`.
 
-    The workers that a scheduler has on one host share one budget. Under pressure a worker spills by its own spill
-    buffer. `client.unregister_worker_plugin("tensormem")` takes everything down.
+    The workers that a scheduler has on one host share one budget, and pass tensors of shm and dma memory by descriptor.
+    Under pressure a worker spills by its own spill buffer. `client.unregister_worker_plugin("tensormem")` takes
+    everything down.
 
     >>> from tensormem.distributed import Declaration
     >>> TensormemPlugin(Declaration(budget="1GiB")).name
@@ -43,6 +45,7 @@ class TensormemPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask is not typed
         self._spilling = Spilling(worker, lambda: stack.resource.bytes_outstanding, declaration.patience)
         stack.on_pressure(self._spilling, self._spilling.spilled_bytes)
         add_metrics(worker, stack)
+        handover.install(worker, self.name)
 
     def teardown(self, worker: Worker) -> None:
         """Called by Dask when the plugin goes, or the worker. Tensors that live on count until they go."""
@@ -52,6 +55,7 @@ class TensormemPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask is not typed
         stack.forget(self._spilling)
         self._spilling.close()
         remove_metrics(worker)
+        handover.uninstall(worker, self.name)
         worker_stack.uninstall(force=stack.users == 1)
 
     def __getstate__(self) -> dict[str, Any]:
