@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import tensormem as tm
-from support.clusters import dask_cluster, eventually, memory_descriptors
+from support.clusters import TESTS, dask_cluster, eventually, memory_descriptors
 from tensormem import errors
 
 MEBIBYTE = 1 << 20
@@ -207,9 +207,9 @@ def on_another_node(handing_over: Any, tmp_path: Any) -> Iterator[str]:
     """The address of one more worker, whose host is another one as Dask counts hosts: by address."""
     address = handing_over.scheduler_info()["address"]
     options = ["--host", "127.0.0.2", "--nthreads", "1", "--no-dashboard", "--no-nanny", "--local-directory", tmp_path]
-    with subprocess.Popen(
-        [sys.executable, "-m", "distributed.cli.dask_worker", address, *options], stderr=subprocess.DEVNULL
-    ) as process:
+    command = [sys.executable, "-m", "distributed.cli.dask_worker", address, *options]
+    environment = {**os.environ, "PYTHONPATH": TESTS}  # it unpickles functions of this module
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
         eventually(lambda: len(workers(handing_over)) == 4, "it does not come")
         yield next(each for each in workers(handing_over) if each.startswith("tcp://127.0.0.2"))
         process.terminate()

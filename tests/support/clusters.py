@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tensormem import _core
+
 # Long enough for a machine under load; a cluster that hangs reaches it, and then the test has failed.
 TIME_LIMIT = 100.0
 FIRST, SECOND = {"first": 0.001}, {"second": 0.001}  # an actor with these resources lives on that node of a Ray cluster
@@ -107,6 +109,8 @@ def dask_cluster(*, workers: int = 2, **options: Any) -> Iterator[Any]:
 
 def memory_descriptors(pid: int) -> list[str]:
     """The descriptors of memory that a process holds: shared memory of ours and DMA-BUFs."""
+    if pid == os.getpid():
+        _core.drop_spare_shared_memory()  # one file may be kept for the next
     found = []
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         try:
