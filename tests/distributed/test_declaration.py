@@ -7,11 +7,13 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tensormem as tm
+from support.waiting import eventually
 from tensormem import errors
 from tensormem.distributed import ClusterStats, Declaration, Node, NodeBudget, WorkerStack, WorkerStats, installed
 from tensormem.distributed.looking import node_rows
@@ -108,10 +110,15 @@ def test_the_ledger_outlives_who_made_it() -> None:
         stack.close()
 
 
+def is_stopped(pid: int) -> bool:
+    return all(" T " in task.joinpath("stat").read_text() for task in Path(f"/proc/{pid}/task").iterdir())
+
+
 def test_a_process_that_does_not_answer_is_known_from_the_ledger() -> None:
     declared = Declaration(budget="32MiB", keep=0)
     with peer(declared, "kept = tm.empty(4 << 20, 'uint8')") as other, NodeBudget(NODE, declared, "here", dict):
         os.kill(other.pid, signal.SIGSTOP)
+        eventually(lambda: is_stopped(other.pid), "it does not stop")
         rows = [WorkerStats.from_dict(row) for row in node_rows(NODE, timeout=0.2) if row]
         (silent,) = [row for row in rows if row.pid == other.pid]
         assert (silent.worker, silent.used, silent.answered) == ("peer", 4 * MIB, False)

@@ -228,9 +228,12 @@ def test_a_child_that_lives_on_does_not_keep_the_share_of_its_killed_parent(budg
         from tensormem.pools import SharedBudget
         budget = SharedBudget.attach(FD, name="parent of an orphan")
         budget.claim(900)
+        read, write = os.pipe()
         if os.fork() == 0:
+            os.write(write, b"x")
             sys.stdin.readline()  # until the test ends it
             os._exit(0)
+        os.read(read, 1)
         print("ready", flush=True)
         sys.stdin.readline()
         """,

@@ -7,13 +7,13 @@ import logging
 import os
 import shutil
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from support.waiting import eventually as eventually
 from tensormem import _core
 
 # Long enough for a machine under load; a cluster that hangs reaches it, and then the test has failed.
@@ -120,11 +120,3 @@ def memory_descriptors(pid: int) -> list[str]:
         if target.startswith(("/memfd:tensormem", "/dmabuf", "anon_inode:dmabuf")):
             found.append(target)
     return sorted(found)
-
-
-def eventually(fact: Callable[[], bool], what: str) -> None:
-    """Waits for what another process is about to do; engines free remote memory when they get to it."""
-    end = time.monotonic() + TIME_LIMIT / 2
-    while not fact():
-        assert time.monotonic() < end, what
-        time.sleep(0.01)

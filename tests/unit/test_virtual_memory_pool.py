@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from support.holdings import nothing_left_behind
+from support.waiting import eventually
 from tensormem import errors
 from tensormem.pools import PoolBlock, VirtualMemoryPool
 from tensormem.pools.spilled import Spilled
@@ -136,6 +137,8 @@ def test_a_forked_child_can_end_the_pool_of_its_parent() -> None:
     with VirtualMemoryPool(64 * PAGE, low_water=2 * PAGE, background=True) as pool:
         block = pool.allocate(size=100)
         memoryview(block)[:] = b"p" * 100
+        # Pages of the parent, made ahead, which the child must not hand out.
+        eventually(lambda: pool.physical_memory_usage == 3 * PAGE, "no page was made ahead")
         child = os.fork()
         if child == 0:
             code = 1
