@@ -83,7 +83,7 @@ def measure_puts(say: Callable[[str], None]) -> list[Row]:
 
     array = np.ones(NBYTES, "uint8")
     # Of 2 MiB pages, as NumPy's large arrays are: what is copied is read as fast.
-    tensor = tm.full(NBYTES, 1, "uint8", mr=tm.mr.ElasticMemoryResource(capacity=2 * NBYTES))
+    tensor = tm.full(NBYTES, 1, "uint8", mr=tm.mr.HostMemoryResource(huge_pages=True))
 
     def put_and_get(value: Any) -> float:
         start = time.perf_counter()
