@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 EDITABLE = ".venv"
-SOURCES = ("src", "native", "meson.build", "meson.options", "README.md", "LICENSE")
+SOURCES = ("src", "native", "simgpu", "meson.build", "meson.options", "README.md", "LICENSE")
 
 
 def digest(*parts: object) -> str:
