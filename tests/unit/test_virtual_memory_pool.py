@@ -4,27 +4,19 @@ import ctypes
 import errno
 import gc
 import os
-import re
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from support.holdings import nothing_left_behind
+from support.residency import resident_bytes
 from support.waiting import eventually
 from tensormem import errors
 from tensormem.pools import PoolBlock, VirtualMemoryPool
 from tensormem.pools.spilled import Spilled
 
 PAGE = 2 << 20
-
-
-def shared_resident_bytes() -> int:
-    status = Path("/proc/self/status").read_text()
-    found = re.search(r"RssShmem:\s+(\d+) kB", status)
-    assert found
-    return int(found[1]) * 1024
 
 
 def test_a_view_pins_its_block_and_nothing_dangles() -> None:
@@ -70,12 +62,11 @@ def test_a_suspended_block_has_no_view() -> None:
 
 def test_resident_memory_is_what_the_pool_says() -> None:
     with VirtualMemoryPool("8GiB", release_threshold=0) as pool:
-        before = shared_resident_bytes()
         pool.allocate("4GiB", 32 * PAGE)
         np.ctypeslib.as_array((ctypes.c_uint8 * (32 * PAGE)).from_address(pool.base_address + 2**32))[:] = 1
-        assert shared_resident_bytes() - before == 32 * PAGE == pool.physical_memory_usage
+        assert resident_bytes(pool.base_address, 2**33) == 32 * PAGE == pool.physical_memory_usage
         pool.deallocate("4GiB", 32 * PAGE)
-        assert (shared_resident_bytes() - before, pool.physical_memory_usage) == (0, 0)
+        assert (resident_bytes(pool.base_address, 2**33), pool.physical_memory_usage) == (0, 0)
 
 
 def test_a_full_disk_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
