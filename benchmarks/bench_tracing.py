@@ -5,30 +5,53 @@ import tempfile
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 
 import tensormem as tm
-from harness import NANOSECONDS, Peer, Question, Row, summarise, time_peers, timing_row
+from harness import NANOSECONDS, Metric, Peer, Question, Row, summarise, time_peers, timing_row
 
 NBYTES = 1024
-ROUNDS = 9
+ROUNDS = 15
 STATEMENT = "free(take(n))"
+EVENTS = 2  # of one statement
 
 
-def time_one(name: str, mr: tm.mr.DeviceMemoryResource) -> Row:
-    """One way alone: what is being recorded is a matter of the process, so peers cannot take turns here."""
+def time_once(mr: tm.mr.DeviceMemoryResource) -> float:
+    """Short turns: a program that does nothing else would outrun any disk."""
     names = {"take": mr.allocate, "free": mr.deallocate, "n": NBYTES}
-    # Short turns, with time for the file between them: a program that does nothing else would outrun any disk.
-    timings = [time_peers([Peer(name, STATEMENT, names)], repeats=1, turn_ns=500_000)[name] for _ in range(ROUNDS)]
-    return timing_row(name, None, summarise([timing.median_ns for timing in timings]))
+    return time_peers([Peer("", STATEMENT, names)], repeats=3, turn_ns=500_000)[""].median_ns
 
 
-def recorded(name: str, mr: tm.mr.DeviceMemoryResource, *, stacks: bool = False) -> Row:
+def time_recorded(mr: tm.mr.DeviceMemoryResource, *, stacks: bool) -> float:
     with tempfile.TemporaryDirectory() as folder:
         with tm.trace(Path(folder) / "run.tmt", stacks=stacks) as recording:
-            row = time_one(name, mr)
+            taken = time_once(mr)
         if recording.report.dropped:
-            raise RuntimeError(f"{name}: {recording.report.dropped} events were lost, so its time means nothing")
-        return row
+            raise RuntimeError(f"{recording.report.dropped} events were lost, so the time means nothing")
+        return taken
+
+
+def time_bytes(*, traced: bool) -> float:
+    """Python's own memory, and what its own tool for looking at memory adds."""
+    if traced:
+        tracemalloc.start(1)
+    try:
+        names: dict[str, object] = {"make": bytearray, "n": NBYTES}
+        return time_peers([Peer("", "make(n)", names)], repeats=3, turn_ns=500_000)[""].median_ns
+    finally:
+        tracemalloc.stop()
+
+
+def in_turns(ways: dict[str, tuple[Callable[[], float], str]]) -> list[Row]:
+    """All ways once per round. What an event adds is the median of the rounds, each beside its own plain time."""
+    rounds = [{name: time_way() for name, (time_way, _) in ways.items()} for _ in range(ROUNDS)]
+    rows = []
+    for name, (_, plain) in ways.items():
+        values = dict(timing_row(name, None, summarise([taken[name] for taken in rounds])).values)
+        if plain:
+            values["event_ns"] = median((taken[name] - taken[plain]) / EVENTS for taken in rounds)
+        rows.append(Row(name, None, values))
+    return rows
 
 
 def logged(folder: str) -> tm.mr.DeviceMemoryResource:
@@ -36,33 +59,27 @@ def logged(folder: str) -> tm.mr.DeviceMemoryResource:
     return tm.mr.LoggingResourceAdaptor(tm.mr.PoolMemoryResource(tm.mr.HostMemoryResource(), "64MiB"), sink=sink)
 
 
-def traced_by_python(pool: tm.mr.DeviceMemoryResource) -> Row:
-    tracemalloc.start(1)
-    try:
-        names: dict[str, object] = {"make": bytearray, "n": NBYTES}
-        timing = time_peers([Peer("bytearray under tracemalloc", "make(n)", names)])["bytearray under tracemalloc"]
-        return timing_row("bytearray under tracemalloc", None, timing)
-    finally:
-        tracemalloc.stop()
-
-
 def measure(say: Callable[[str], None]) -> list[Row]:
-    pool = tm.mr.PoolMemoryResource(tm.mr.HostMemoryResource(), "64MiB")
-    tracking = tm.mr.TrackingResourceAdaptor(tm.mr.PoolMemoryResource(tm.mr.HostMemoryResource(), "64MiB"))
-    stacks = tm.mr.TrackingResourceAdaptor(
-        tm.mr.PoolMemoryResource(tm.mr.HostMemoryResource(), "64MiB"), capture_stacks=True
-    )
-    say("nothing recorded, then recorded, then the observers there were before")
+    def pool() -> tm.mr.DeviceMemoryResource:
+        return tm.mr.PoolMemoryResource(tm.mr.HostMemoryResource(), "64MiB")
+
+    plain, tracked = pool(), tm.mr.TrackingResourceAdaptor(pool())
+    with_stacks = tm.mr.TrackingResourceAdaptor(pool(), capture_stacks=True)
+    say("nothing recorded, recorded, and the observers there were before, in turns")
     with tempfile.TemporaryDirectory() as folder:
-        return [
-            time_one("off", pool),
-            recorded("recording", pool),
-            recorded("recording, with stacks", pool, stacks=True),
-            time_one("tracking adaptor", tracking),
-            time_one("tracking adaptor, with stacks", stacks),
-            time_one("logging adaptor, RMM's CSV", logged(folder)),
-            traced_by_python(pool),
-        ]
+        logging = logged(folder)
+        return in_turns(
+            {
+                "off": (lambda: time_once(plain), ""),
+                "recording": (lambda: time_recorded(plain, stacks=False), "off"),
+                "recording, with stacks": (lambda: time_recorded(plain, stacks=True), "off"),
+                "tracking adaptor": (lambda: time_once(tracked), "off"),
+                "tracking adaptor, with stacks": (lambda: time_once(with_stacks), "off"),
+                "logging adaptor, RMM's CSV": (lambda: time_once(logging), "off"),
+                "bytearray": (lambda: time_bytes(traced=False), ""),
+                "bytearray under tracemalloc": (lambda: time_bytes(traced=True), "bytearray"),
+            }
+        )
 
 
 QUESTION = Question(
@@ -71,7 +88,7 @@ QUESTION = Question(
     asks=f"One block of {NBYTES} bytes taken from a pool and given back: two events. PyTorch's memory history records "
     "on GPUs only, and there is none here; Python's own tracemalloc stands for what a general tool costs.",
     case_label="",
-    metrics=[NANOSECONDS],
+    metrics=[NANOSECONDS, Metric("event_ns", "added to each event (ns)")],
     measure=measure,
     ours="recording",
     packages=("tensormem",),

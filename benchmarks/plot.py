@@ -55,7 +55,8 @@ def _lines(panel: Axes, question: Question, metric: Metric, peers: list[str], ro
 
 
 def _bars(panel: Axes, question: Question, metric: Metric, peers: list[str], rows: Sequence[Row]) -> None:
-    values = {row.peer: row.values[metric.key] for row in rows}
+    values = {row.peer: row.values[metric.key] for row in rows if metric.key in row.values}
+    peers = [peer for peer in peers if peer in values]
     colours = [COLOURS[0] if peer == question.ours else COLOURS[1] for peer in peers]
     bars = panel.barh(peers, [values[peer] for peer in peers], color=colours)
     panel.bar_label(bars, labels=[number(values[peer]) for peer in peers], padding=4)

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 
 #include "trace/event.hpp"
@@ -17,7 +18,7 @@ class TraceRing {
   static constexpr std::uint64_t kEvents = 16384;  // 1 MiB
 
   explicit TraceRing(std::uint32_t thread, std::uint64_t events = kEvents)
-      : slots_(new TraceEvent[events]), mask_(events - 1), thread_(thread) {}
+      : slots_(new Slot[events]), mask_(events - 1), thread_(thread) {}
 
   // --- The producer's side ---------------------------------------------------------------------------------------
   // False when the ring is full; nothing has changed then.
@@ -27,7 +28,7 @@ class TraceRing {
       seen_tail_ = tail_.load(std::memory_order_acquire);
       if (head - seen_tail_ > mask_) return false;
     }
-    slots_[head & mask_] = event;
+    slots_[head & mask_].event = event;
     head_.store(head + 1, std::memory_order_release);
     return true;
   }
@@ -48,8 +49,8 @@ class TraceRing {
     const std::uint64_t tail = tail_.load(std::memory_order_relaxed);
     const std::uint64_t count = std::min(head - tail, most);
     const std::uint64_t first = std::min(count, mask_ + 1 - (tail & mask_));
-    std::copy_n(&slots_[tail & mask_], first, out);
-    std::copy_n(&slots_[0], count - first, out + first);
+    std::memcpy(out, &slots_[tail & mask_], first * sizeof(TraceEvent));
+    std::memcpy(out + first, &slots_[0], (count - first) * sizeof(TraceEvent));
     tail_.store(tail + count, std::memory_order_release);
     return count;
   }
@@ -61,7 +62,11 @@ class TraceRing {
   bool is_valid() const noexcept { return head() - tail() <= mask_ + 1; }
 
  private:
-  const std::unique_ptr<TraceEvent[]> slots_;
+  struct alignas(64) Slot {  // one line of the cache, never two
+    TraceEvent event;
+  };
+
+  const std::unique_ptr<Slot[]> slots_;
   const std::uint64_t mask_;
   std::uint32_t thread_;
   alignas(64) std::atomic<std::uint64_t> head_{0};
