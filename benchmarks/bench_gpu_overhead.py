@@ -6,6 +6,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 from harness import Metric, Question, Row
 from tensormem.testing.gpus import simulated_environment
@@ -13,25 +15,37 @@ from tensormem.testing.gpus import simulated_environment
 PROGRAM = Path(__file__).resolve().parent / "gpu_calls.py"
 CASES = {"stream-ordered": 1, "plain": 2, "pool": 3, "mapped": 4}
 FIGURES = ("own_ns", "ns", "leaked")
+PROCESSES = 5  # where memory happens to lie in one of them matters as much as what is measured
 
 
 def measure(say: Callable[[str], None]) -> list[Row]:
-    say("in a process with a simulated GPU")
+    taken: dict[tuple[str, str], list[dict[str, float]]] = {}
+    for process in range(PROCESSES):
+        say(f"in a process with a simulated GPU, {process + 1} of {PROCESSES}")
+        for row in one_process():
+            taken.setdefault((row["peer"], row["what"]), []).append(row)
+    return [
+        Row(peer, CASES[what], {key: median(row[key] for row in rows) for key in FIGURES})
+        for (peer, what), rows in taken.items()
+    ]
+
+
+def one_process() -> Any:
     environment = {**os.environ, **simulated_environment(1, "4GiB")}
     done = subprocess.run([sys.executable, str(PROGRAM)], env=environment, capture_output=True, text=True, check=True)
-    rows = json.loads(done.stdout)
-    return [Row(row["peer"], CASES[row["what"]], {key: row[key] for key in FIGURES}) for row in rows]
+    return json.loads(done.stdout)
 
 
 QUESTION = Question(
     name="gpu_overhead",
     title="GPU memory: what a library adds to the driver's calls",
-    asks="Everything runs on the simulated GPU, which stops a clock inside its calls: the first table is the time of "
-    "the library alone, the second that of the library and the simulation. Neither says anything about a GPU. Works 1 "
-    "to 3 take 1 MiB on a stream and give it back: by our `GpuAsyncMemoryResource`, our `GpuMemoryResource`, and our "
-    "pool over the first, each beside cuda-core's `DeviceMemoryResource`. Work 4 reserves addresses, creates, maps and "
-    "opens 2 MiB, and gives all of it back: our `VirtualMemoryManager` beside its `VirtualMemoryResource`. The third "
-    "table counts the physical allocations that stay behind after each call.",
+    asks="Everything runs on the simulated GPU, which stops a clock inside its calls, the way to the clock included: "
+    "the first table is the time of the library alone, the second that of the library and the simulation. Neither"
+    " says anything about a GPU. Works 1 to 3 take 1 MiB on a stream and give it back: by our "
+    "`GpuAsyncMemoryResource`, our `GpuMemoryResource`, and our pool over the first, each beside cuda-core's "
+    "`DeviceMemoryResource`. Work 4 reserves addresses, creates, maps and opens 2 MiB, and gives all of it back: "
+    "our `VirtualMemoryManager` beside its `VirtualMemoryResource`. The third table counts the physical "
+    "allocations that stay behind after each call.",
     case_label="work",
     metrics=[
         Metric("own_ns", "time of the library (ns per call)"),

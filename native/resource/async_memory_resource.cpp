@@ -45,7 +45,7 @@ Status AsyncMemoryResource::do_allocate(const AllocRequest& request, Block* bloc
   entry.state = BlockState::live;
   Status inserted;
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(lock_);
     entry.generation = generations_.next();
     inserted = table_.insert(entry);
     if (inserted.ok()) {
@@ -76,29 +76,33 @@ Status AsyncMemoryResource::find_live(const Block& block, BlockEntry** entry) {
 
 // The memory begins to exist on its stream: to the others that is its first write. One event behind the stream stands
 // for it, made when another stream comes along; a stream that is gone has done its work.
-Status AsyncMemoryResource::conflicts(BlockEntry& entry, StreamId stream, Access access, Uses* others) {
-  if (entry.uses != nullptr) *others = uses_of(entry)->conflicts(stream, access);
-  if (entry.uses != nullptr || entry.stream == stream) return {};
-  EventRef ready;
-  if (Status marked = order_.mark(entry.stream, &ready); !marked.ok())
-    return driver().stream_is_valid(entry.stream) ? std::move(marked) : Status();
-  auto* const uses = new BlockUses;
-  uses->finished(entry.stream, Access::write, std::move(ready));
-  entry.uses = uses;
-  *others = uses->conflicts(stream, access);
+Status AsyncMemoryResource::find_begun(std::unique_lock<Spinlock>& lock, const Block& block, StreamId stream,
+                                       BlockEntry** entry) {
+  TM_TRY(find_live(block, entry));
+  if ((*entry)->uses != nullptr || (*entry)->stream == stream) return {};
+  const StreamId own = (*entry)->stream;
+  lock.unlock();
+  auto uses = std::make_unique<BlockUses>();
+  EventRef begun;
+  Status marked = order_.mark(own, &begun);
+  if (!marked.ok() && driver().stream_is_valid(own)) return marked;
+  if (marked.ok()) uses->finished(own, Access::write, std::move(begun));
+  lock.lock();
+  TM_TRY(find_live(block, entry));  // another thread may have given it back meanwhile
+  if ((*entry)->uses == nullptr) (*entry)->uses = uses.release();
   return {};
 }
 
 // The entry goes before the memory: once the driver has the address back, another thread may be handed it.
 Status AsyncMemoryResource::take_out(const Block& block, StreamId stream, BlockEntry* entry, std::uint64_t* base,
                                      Uses* others) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(lock_);
   BlockEntry* found = nullptr;
-  TM_TRY(find_live(block, &found));
-  TM_TRY(conflicts(*found, stream, Access::write, others));
+  TM_TRY(find_begun(lock, block, stream, &found));
   *entry = *found;
+  if (entry->uses != nullptr) *others = uses_of(*entry)->conflicts(stream, Access::write);
   *base = block.address;
-  if (const auto raised = bases_.find(block.address); raised != bases_.end()) {
+  if (const auto raised = bases_.empty() ? bases_.end() : bases_.find(block.address); raised != bases_.end()) {
     *base = raised->second;
     bases_.erase(raised);
   }
@@ -108,7 +112,7 @@ Status AsyncMemoryResource::take_out(const Block& block, StreamId stream, BlockE
 }
 
 void AsyncMemoryResource::put_back(const BlockEntry& entry, std::uint64_t base) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(lock_);
   if (!table_.insert(entry).ok()) return;
   if (base != entry.address) bases_[entry.address] = base;
   stats_.current_bytes += entry.nbytes;
@@ -133,17 +137,17 @@ Status AsyncMemoryResource::do_deallocate(const Block& block, StreamId stream, B
 }
 
 std::uint64_t AsyncMemoryResource::bytes_outstanding() const {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(lock_);
   return stats_.current_bytes;
 }
 
 Stats AsyncMemoryResource::stats() const {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(lock_);
   return stats_;
 }
 
 BlockState AsyncMemoryResource::state_of(const Block& block) const {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(lock_);
   const BlockEntry* entry = table_.find(block.address);
   return entry != nullptr && entry->generation == block.generation ? entry->state : BlockState::freed;
 }
@@ -152,10 +156,10 @@ Status AsyncMemoryResource::prepare_block_use(const Block& block, StreamId strea
   TM_TRY(check_stream(stream));
   Uses others;
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(lock_);
     BlockEntry* entry = nullptr;
-    TM_TRY(find_live(block, &entry));
-    TM_TRY(conflicts(*entry, stream, access, &others));
+    TM_TRY(find_begun(lock, block, stream, &entry));
+    if (entry->uses != nullptr) others = uses_of(*entry)->conflicts(stream, access);
   }
   if (others.empty()) return {};
   const BlockingRegion region;
@@ -164,13 +168,11 @@ Status AsyncMemoryResource::prepare_block_use(const Block& block, StreamId strea
 
 Status AsyncMemoryResource::finish_block_use(const Block& block, StreamId stream, Access access) {
   TM_TRY(check_stream(stream));
-  const std::lock_guard lock(mutex_);
-  BlockEntry* entry = nullptr;
-  Uses others;
   EventRef event;
-  TM_TRY(find_live(block, &entry));
-  TM_TRY(conflicts(*entry, stream, access, &others));
   TM_TRY(order_.mark(stream, &event));
+  std::unique_lock lock(lock_);
+  BlockEntry* entry = nullptr;
+  TM_TRY(find_begun(lock, block, stream, &entry));
   if (entry->uses == nullptr) {
     entry->uses = new BlockUses;
     access = Access::write;  // it stands for the block's being ready, too
@@ -185,7 +187,7 @@ Status AsyncMemoryResource::trim(std::uint64_t keep_bytes) {
 }
 
 bool AsyncMemoryResource::is_valid() const {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(lock_);
   std::uint64_t bytes = 0;
   std::uint64_t blocks = 0;
   table_.for_each([&](const BlockEntry& entry) {

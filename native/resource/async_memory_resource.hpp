@@ -4,12 +4,14 @@
 // Must not know: which driver it is, or how it caches.
 #pragma once
 
+#include <memory>
 #include <mutex>
 #include <unordered_map>
 
 #include "alloc/block_table.hpp"
 #include "alloc/generation.hpp"
 #include "base/fork_guard.hpp"
+#include "base/spinlock.hpp"
 #include "order/stream_order.hpp"
 #include "resource/resource.hpp"
 
@@ -41,14 +43,15 @@ class AsyncMemoryResource final : public Resource {
 
   // With the lock: the entry of a live block, or why there is none.
   Status find_live(const Block& block, BlockEntry** entry);
-  // With the lock: what a use on `stream` must come after, the memory's own beginning included.
-  Status conflicts(BlockEntry& entry, StreamId stream, Access access, Uses* others);
+  // With the lock, which is let go while an event is recorded: the same, and the memory's beginning is among the uses
+  // that `stream` must come after.
+  Status find_begun(std::unique_lock<Spinlock>& lock, const Block& block, StreamId stream, BlockEntry** entry);
   Status take_out(const Block& block, StreamId stream, BlockEntry* entry, std::uint64_t* base, Uses* others);
   void put_back(const BlockEntry& entry, std::uint64_t base);
 
   StreamOrder order_;
-  mutable std::mutex mutex_;  // guards everything below; never held over the driver or a wait
-  ForkGuard fork_guard_{mutex_};
+  mutable Spinlock lock_;  // guards everything below; never held over the driver or a wait
+  ForkGuard fork_guard_{lock_};
   BlockTable table_;
   std::unordered_map<std::uint64_t, std::uint64_t> bases_;  // of blocks whose address was raised to an alignment
   GenerationSource generations_;

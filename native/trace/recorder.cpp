@@ -21,10 +21,9 @@ const bool kTraceUsesCounter = counter_is_invariant();
 
 namespace {
 
-// In the library's own block of thread storage: reached without a call.
-__attribute__((tls_model("initial-exec"))) thread_local TraceRing* t_ring = nullptr;
-__attribute__((tls_model("initial-exec"))) thread_local std::uint8_t t_depth = 0;
-__attribute__((tls_model("initial-exec"))) thread_local bool t_ended = false;
+thread_local TraceRing* t_ring = nullptr;
+thread_local std::uint8_t t_depth = 0;
+thread_local bool t_ended = false;
 
 // Its end is the thread's.
 struct RingHolder {

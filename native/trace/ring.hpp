@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 
 #include "trace/event.hpp"
@@ -49,8 +48,9 @@ class TraceRing {
     const std::uint64_t tail = tail_.load(std::memory_order_relaxed);
     const std::uint64_t count = std::min(head - tail, most);
     const std::uint64_t first = std::min(count, mask_ + 1 - (tail & mask_));
-    std::memcpy(out, &slots_[tail & mask_], first * sizeof(TraceEvent));
-    std::memcpy(out + first, &slots_[0], (count - first) * sizeof(TraceEvent));
+    const auto event_of = [](const Slot& slot) { return slot.event; };
+    std::transform(&slots_[tail & mask_], &slots_[tail & mask_] + first, out, event_of);
+    std::transform(&slots_[0], &slots_[0] + (count - first), out + first, event_of);
     tail_.store(tail + count, std::memory_order_release);
     return count;
   }

@@ -40,7 +40,8 @@ class CallBook {
   bool has_fired() const;
 
   std::uint64_t count(const std::string& function) const;
-  // How long all calls took so far, of all threads together: what a client's own time is not.
+  // How long all calls took so far, of all threads together: what a client's own time is not. The way to the clock and
+  // back is in it, too: about so much per call as it takes on this machine, measured when first asked.
   std::uint64_t nanoseconds() const;
   // The latest calls, one line each: number, function, arguments, answer.
   std::string text() const;
@@ -59,6 +60,9 @@ class CallBook {
     std::uint64_t remaining = 0;
     Result result = kSuccess;
   };
+
+  // Ticks of a call that its own two looks at the clock do not see.
+  static double unseen_ticks();
 
   const std::uint64_t first_ticks_;
   const std::uint64_t first_ns_;

@@ -38,6 +38,22 @@ host.physical_destroy(physical)
     assert run(code, TENSORMEM_HUGE_PAGES="never") == "False False"
 
 
+@pytest.mark.parametrize(("setting", "wished"), [("auto", True), ("never", False)])
+def test_large_blocks_wish_for_huge_pages_unless_that_is_turned_off(setting: str, wished: bool) -> None:
+    code = """
+import tensormem as tm
+block = tm.mr.HostMemoryResource().allocate("64MiB")
+middle, inside = block.ptr + (32 << 20), False
+for line in open("/proc/self/smaps"):
+    first, _, rest = line.partition("-")
+    if rest and " " not in first:
+        inside = int(first, 16) <= middle < int(rest.split()[0], 16)
+    elif inside and line.startswith("VmFlags:"):
+        print("hg" in line.split())
+"""
+    assert run(code, TENSORMEM_HUGE_PAGES=setting) == str(wished)
+
+
 @pytest.mark.parametrize("variable", ["TENSORMEM_MAX_STREAMS", "TENSORMEM_HUGE_PAGES"])
 def test_a_wrong_value_is_told_when_the_driver_is_first_used_and_not_at_import(variable: str) -> None:
     code = """

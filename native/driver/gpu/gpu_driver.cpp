@@ -57,6 +57,10 @@ Status GpuDriver::memory_info(std::int32_t device, MemoryInfo* info) {
 
 Status GpuDriver::find_stream(StreamId stream, gpu::StreamRef* ref) const noexcept {
   TM_TRY(platform_.check_usable());
+  return find_usable_stream(stream, ref);
+}
+
+Status GpuDriver::find_usable_stream(StreamId stream, gpu::StreamRef* ref) const noexcept {
   if (stream == kDefaultStream) {
     *ref = {nullptr, home_};
     return {};

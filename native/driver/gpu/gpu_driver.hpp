@@ -75,6 +75,8 @@ class GpuDriver final : public Driver {
  private:
   Status check_device(std::int32_t device) const noexcept;
   Status find_stream(StreamId stream, gpu::StreamRef* ref) const noexcept;
+  // For callers that know already that calls may be made.
+  Status find_usable_stream(StreamId stream, gpu::StreamRef* ref) const noexcept;
   Status find_event(EventHandle event, gpu::EventRef* ref) const noexcept;
   Status record_elsewhere(EventHandle event, gpu::StreamRef queue);
   Status find_physical(PhysicalHandle handle, GpuPlatform::Physical** physical) noexcept;

@@ -116,14 +116,14 @@ Status GpuDriver::allocate_async(std::int32_t device, std::uint64_t nbytes, Stre
   gpu::StreamRef queue;
   TM_TRY(check_device(device));
   TM_TRY(check_size(nbytes));
-  TM_TRY(find_stream(stream, &queue));
+  TM_TRY(find_usable_stream(stream, &queue));
   return explain_shortage(api_.allocate_async(device, nbytes, queue, address), device, nbytes, Code::out_of_memory);
 }
 
 Status GpuDriver::deallocate_async(std::int32_t device, std::uint64_t address, std::uint64_t, StreamId stream) {
   gpu::StreamRef queue;
   TM_TRY(check_device(device));
-  TM_TRY(find_stream(stream, &queue));
+  TM_TRY(find_usable_stream(stream, &queue));
   return api_.deallocate_async(address, queue);
 }
 

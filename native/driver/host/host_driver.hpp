@@ -100,7 +100,10 @@ class HostDriver final : public Driver {
   bool huge_pages_work() noexcept { return physicals_.huge_pages().work(); }
   const char* huge_page_reason() noexcept { return physicals_.huge_pages().reason(); }
   host::HugePages& huge_pages() noexcept { return physicals_.huge_pages(); }
-  void turn_off_huge_pages() noexcept { physicals_.huge_pages().turn_off(); }
+  void turn_off_huge_pages() noexcept {
+    physicals_.huge_pages().turn_off();
+    plain_.turn_off_huge_pages();
+  }
   Status set_stream_limit(std::uint32_t limit) noexcept { return streams_.set_limit(limit); }
   HostCounters counters() noexcept;
   // Waits for all work and ends all worker threads. Every stream is destroyed; new ones can be made.

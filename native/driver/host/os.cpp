@@ -87,6 +87,12 @@ struct flock byte_lock(short kind, std::uint64_t at) {
   return lock;
 }
 
+// A large block that is copied to another whose place in its page is a little further on is copied three times slower
+// than to any other: a processor compares the low bits of loads and stores alone. Other heaps begin their large blocks
+// at the beginning of a page, so ours begin in the middle of one.
+constexpr std::uint64_t kMidPage = 2 << 10;
+constexpr std::uint64_t kMidPageBytes = 1 << 20;
+
 }  // namespace
 
 int reserve(std::uint64_t size, std::uint64_t* address) noexcept {
@@ -294,14 +300,16 @@ void join_thread(pthread_t thread) noexcept { pthread_join(thread, nullptr); }
 int heap_allocate(std::uint64_t nbytes, std::uint64_t alignment, bool zeroed, std::uint64_t* address) noexcept {
   TM_CONSULT(heap);
   const bool placed = alignment > alignof(std::max_align_t);
+  const bool mid_page = placed && nbytes >= kMidPageBytes && alignment <= kMidPage;
   std::uint64_t whole = nbytes;
-  if (placed && !checked_add(nbytes, alignment, &whole)) return ENOMEM;
+  if (placed && !checked_add(nbytes, mid_page ? 2 * kMidPage : alignment, &whole)) return ENOMEM;
   void* const got = zeroed ? std::calloc(1, whole) : std::malloc(whole);
   if (got == nullptr) return ENOMEM;
   *address = reinterpret_cast<std::uint64_t>(got);
   if (!placed) return 0;
   // At least alignof(max_align_t) above the beginning, because both are multiples of it.
-  *address = align_down(*address + alignment, alignment);
+  *address =
+      mid_page ? align_down(*address + kMidPage, 2 * kMidPage) + kMidPage : align_down(*address + alignment, alignment);
   static_cast<void**>(pointer(*address))[-1] = got;
   return 0;
 }

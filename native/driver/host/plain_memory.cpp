@@ -19,6 +19,8 @@ constexpr std::uint64_t kLargestAlignment = 1ULL << 40;
 // Beyond these the heap would waste or touch more than pages of our own cost.
 constexpr std::uint64_t kLargestHeapAlignment = 4 << 10;
 constexpr std::uint64_t kLargestHeapZeroed = 256 << 10;
+// From here on the first touch of small pages costs more than asking for large ones.
+constexpr std::uint64_t kWorthHugePages = 4ULL << 20;
 
 bool wants_huge_pages(std::uint64_t nbytes, const AllocationOptions& options) {
   return options.huge_pages && nbytes >= kHugePageBytes;
@@ -75,7 +77,15 @@ Status PlainMemory::allocate(std::uint64_t nbytes, const AllocationOptions& opti
   if (needs_own_pages(nbytes, options)) return allocate_pages(nbytes, options, address);
   if (os::heap_allocate(nbytes, options.alignment, options.zeroed, address) != 0) [[unlikely]]
     return out_of_memory(nbytes, "the heap cannot grow by this much");
+  if (nbytes >= kWorthHugePages) wish_for_huge_pages(*address, nbytes);
   return {};
+}
+
+// A wish: an allocation without huge pages is an allocation.
+void PlainMemory::wish_for_huge_pages(std::uint64_t address, std::uint64_t nbytes) const noexcept {
+  if (!may_be_huge_.load(std::memory_order_relaxed)) return;
+  const std::uint64_t begin = align_up(address, os::page_size());
+  (void)os::advise(begin, align_down(address + nbytes, os::page_size()) - begin, os::Advice::huge_pages);
 }
 
 Status PlainMemory::allocate_pages(std::uint64_t nbytes, const AllocationOptions& options,
@@ -111,8 +121,7 @@ Status PlainMemory::prepare_pages(std::uint64_t address, std::uint64_t size, std
     // A kernel without NUMA has nothing to bind: node 0 is all there is.
     if (error != 0 && error != ENOSYS) return Status::driver_error(error, "mbind");
   }
-  // A wish: an allocation without huge pages is an allocation.
-  if (wants_huge_pages(nbytes, options)) (void)os::advise(address, size, os::Advice::huge_pages);
+  if (wants_huge_pages(nbytes, options) || nbytes >= kWorthHugePages) wish_for_huge_pages(address, size);
   const bool pinned = options.kind == MemoryKind::pinned;
   if (pinned) TM_TRY(locks_.pin(address, size));
   Status noted = note(address, PageBlock{nbytes, size, pinned});
