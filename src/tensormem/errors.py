@@ -63,8 +63,7 @@ In brackets: the builtin that each one also is, so that `except MemoryError` wor
     |   `-- WriterGone (RuntimeError)
     |-- CannotWatch (ConnectionError)       a process cannot be watched by `tensormem top`, or cannot offer to be
     |-- DistributedError                    a worker could not be set up as declared, or a cluster not be asked
-    |   |-- SetUpConflict (RuntimeError)
-    |   `-- VersionMismatch (RuntimeError)
+    |   `-- SetUpConflict (RuntimeError)
     |-- UnknownDeviceType (BufferError)     DLPack brought a device that no space stands for
     |-- CrossSpaceError (ValueError)
     |-- NoCompatibleComputeDevice (LookupError)
@@ -856,17 +855,17 @@ class MalformedMessage(SharingError, ValueError):
 
 
 class VersionSkew(SharingError, ValueError):
-    """What arrived has format `theirs`, and this side knows format `ours`.
+    """What arrived is of version `theirs`, of a format or of tensormem itself, and this side knows `ours`.
 
     >>> VersionSkew(2, 1).theirs
     2
     """
 
     __match_args__ = ("theirs", "ours")
-    _says = "what arrived has format {theirs}, and this side knows format {ours}"
+    _says = "what arrived is of version {theirs}, and this side knows {ours}"
     _hint = "Run the same version of tensormem on both sides"
 
-    def __init__(self, theirs: int, ours: int, *, what: str = "") -> None:
+    def __init__(self, theirs: int | str, ours: int | str, *, what: str = "") -> None:
         self._keep(what, theirs, ours)
         self.theirs, self.ours = theirs, ours
 
@@ -955,7 +954,7 @@ class WriterGone(SharingError, RuntimeError):
 class DistributedError(TensormemError):
     """A worker could not be set up as declared, or a cluster could not be asked.
 
-    >>> issubclass(VersionMismatch, DistributedError)
+    >>> issubclass(SetUpConflict, DistributedError)
     True
     """
 
@@ -969,22 +968,6 @@ class SetUpConflict(DistributedError, RuntimeError):
 
     _says = "this worker cannot be set up as declared: {what}"
     _hint = "Tear down what is there, or declare the same"
-
-
-class VersionMismatch(DistributedError, RuntimeError):
-    """What came from a process with version `theirs` cannot be understood by `ours`.
-
-    >>> VersionMismatch("0.1.0", "0.9.2").theirs
-    '0.9.2'
-    """
-
-    __match_args__ = ("ours", "theirs")
-    _says = "this process has tensormem {ours}, and what it was sent was made by {theirs}"
-    _hint = "Install the same version everywhere in the cluster"
-
-    def __init__(self, ours: str, theirs: str, *, what: str = "") -> None:
-        self._keep(what, ours, theirs)
-        self.ours, self.theirs = ours, theirs
 
 
 # --- Spaces, devices, and what this machine does not have ------------------------------------------------------------

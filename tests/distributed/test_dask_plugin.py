@@ -133,7 +133,7 @@ def test_another_declaration_and_another_version_are_refused_and_change_nothing(
         client.register_plugin(tm_dask.TensormemPlugin(Declaration(budget="1GiB")), name="another")
     odd = tm_dask.TensormemPlugin(DECLARED)
     odd._text = odd._text.replace('"tensormem": "0.1', '"tensormem": "7.1')
-    with pytest.raises(errors.VersionMismatch, match=r"7\.1\.0"):
+    with pytest.raises(errors.VersionSkew, match=r"7\.1\.0"):
         client.register_plugin(odd, name="odd")
     assert {row.budget for row in cluster_stats(client).rows} == {BUDGET}
 

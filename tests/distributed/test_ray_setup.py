@@ -136,7 +136,7 @@ def test_another_declaration_and_another_version_are_refused_in_words(cluster: R
     assert name == "SetUpConflict" and "was set up as" in text
     other = DECLARED.to_json().replace('"tensormem": "0.1', '"tensormem": "7.1')
     name, text = ray.get(server.attempt.remote(other))
-    assert name == "VersionMismatch" and "7.1.0" in text
+    assert name == "VersionSkew" and "7.1.0" in text
     assert ray.get(server.restore.remote()), "what was current before is current again"
     end(server)
 

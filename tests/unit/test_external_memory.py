@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 import tensormem as tm
-from tensormem import drivers, errors
+from tensormem import _core, drivers, errors
 from tensormem.testing import SimulatedGpu, simulated_gpu
 
 PAGE = 4096
@@ -69,6 +69,21 @@ def test_two_imports_of_one_descriptor_are_the_same_bytes(gpu: SimulatedGpu, fd:
     assert second[:11].to("main").tolist() == [9] * 10 + [10]
     first.close()
     assert second[:1].to("main").tolist() == [9]
+
+
+def test_the_gpus_view_and_the_cpus_view_have_one_identity_as_long_as_one_of_them_lives(gpu: SimulatedGpu) -> None:
+    before = _core.live_identities()
+    cpu = tm.zeros(PAGE, "uint8", memory="shm")
+    fd = cpu.clone_fd()
+    first, second = (tm.from_external_fd(fd, space=space) for space in ("gpu:0", "gpu:1"))
+    os.close(fd)
+    assert first.aliases(cpu) and second.aliases(first) and first.storage.id == cpu.storage.id
+    known = cpu.storage.id
+    cpu.close()
+    first.close()
+    assert second.storage.id == known and _core.live_identities() == before + 1
+    second.close()
+    assert _core.live_identities() == before
 
 
 def test_what_cannot_be_imported_is_refused_and_changes_nothing(gpu: SimulatedGpu, fd: int) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from tensormem.errors import InvalidArgument, VersionMismatch
+from tensormem.errors import InvalidArgument, VersionSkew
 from tensormem.units import parse_size
 
 __all__ = ["Declaration", "PoolKind"]
@@ -120,14 +120,14 @@ class Declaration:
 
     @classmethod
     def from_json(cls, text: str) -> Declaration:
-        """What `to_json` wrote. `VersionMismatch` when that was another version of tensormem."""
+        """What `to_json` wrote. `VersionSkew` when that was another version of tensormem."""
         try:
             found: dict[str, Any] = json.loads(text)
             form, theirs = found.pop("format"), str(found.pop("tensormem"))
         except (ValueError, KeyError, AttributeError, TypeError):
             raise InvalidArgument(f"this is no declaration: {text!r:.120}") from None
         if form != FORMAT or not _goes_with(theirs):
-            raise VersionMismatch(VERSION, theirs, what="a declaration")
+            raise VersionSkew(theirs, VERSION, what="a declaration")
         try:
             return cls(**found)
         except TypeError as error:

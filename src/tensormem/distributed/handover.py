@@ -137,8 +137,8 @@ class HandOverServer:
             else:
                 self._give(connection, request)
             return True
-        except errors.VersionSkew as skew:
-            return self._says(connection, messages.OTHER_VERSION + skew.ours.to_bytes(2, "little"))
+        except errors.VersionSkew:
+            return self._says(connection, messages.OTHER_VERSION + messages.PROTOCOL_VERSION.to_bytes(2, "little"))
         except Exception as error:  # whatever it was, the next one is served
             return self._says(connection, messages.NO + str(error).encode()[:200])
         finally:

@@ -9,7 +9,7 @@ import os
 from typing import SupportsIndex
 
 from tensormem import drivers, errors, units
-from tensormem._core import Driver, Storage
+from tensormem._core import Driver, Storage, claim_identity, drop_identity
 from tensormem.memories.kinds import TensorMemory
 from tensormem.memories.mem import vendor_of
 from tensormem.spaces import LogicalMemorySpace, SpaceKind
@@ -18,14 +18,19 @@ __all__ = ["import_external"]
 
 
 class _ExternalMemory:
-    """What one import holds of a driver."""
+    """What one import holds: memory of a driver, and the identity of the file behind it."""
 
-    def __init__(self, driver: Driver, address: int) -> None:
+    def __init__(self, driver: Driver, address: int, file: tuple[int, int]) -> None:
         self._driver = driver
         self._address = address
+        self._file = file
+        self.id = claim_identity(file)
 
     def release(self) -> None:
-        self._driver.release_external(self._address)
+        try:
+            self._driver.release_external(self._address)
+        finally:
+            drop_identity(self._file)
 
 
 def import_external(
@@ -33,7 +38,8 @@ def import_external(
 ) -> Storage:
     """The memory behind a descriptor as a storage in a GPU's space. Without `nbytes`, all of it.
 
-    The descriptor stays the caller's. The CPU goes on seeing the same bytes through it.
+    The descriptor stays the caller's. The CPU goes on seeing the same bytes through it: what is made of them with
+    `from_fd` has the same identity.
     """
     wanted = LogicalMemorySpace.parse(space)
     if wanted.kind is not SpaceKind.GPU:
@@ -43,12 +49,19 @@ def import_external(
         driver = drivers.gpu(wanted)
     except errors.DriverUnavailable as refused:
         raise errors.MemoryUnavailable(str(wanted), str(refused)) from None
-    address = driver.import_external(fd, size)
     device_type, device_id = wanted.to_dlpack(vendor_of(driver))
+    address = driver.import_external(fd, size)
+    try:
+        status = os.fstat(fd)
+        owner = _ExternalMemory(driver, address, (status.st_dev, status.st_ino))
+    except BaseException:
+        driver.release_external(address)
+        raise
     return Storage(
         address,
         size,
-        owner=_ExternalMemory(driver, address),
+        owner=owner,
+        id=owner.id,
         space=wanted,
         memory=TensorMemory.DMA if _is_dma_buf(fd) else TensorMemory.SHM,
         device=(int(device_type), device_id),
