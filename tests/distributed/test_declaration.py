@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import tensormem as tm
+from support.holdings import no_new_descriptor_or_thread
 from support.waiting import eventually
 from tensormem import errors
 from tensormem.distributed import ClusterStats, Declaration, Node, NodeBudget, WorkerStack, WorkerStats, installed
@@ -250,11 +251,6 @@ def test_a_worker_that_cannot_answer_yet_goes_on_answering() -> None:
 
 
 def test_nothing_is_left_behind() -> None:
-    def held() -> tuple[set[str], set[str]]:
-        return set(os.listdir("/proc/self/fd")), set(os.listdir("/proc/self/task"))
-
-    descriptors, threads = held()
-    install(Declaration(budget="32MiB"), NODE, "here")
-    uninstall()
-    # A thread of an earlier test may end meanwhile.
-    eventually(lambda: held()[0] <= descriptors and held()[1] <= threads, "what was made is gone")
+    with no_new_descriptor_or_thread():
+        install(Declaration(budget="32MiB"), NODE, "here")
+        uninstall()

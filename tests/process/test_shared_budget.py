@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from support.holdings import no_new_descriptor_or_thread
 from support.peers import Peer, claim_in_a_process
 from support.python_processes import check_python
 from tensormem import errors
@@ -284,12 +285,14 @@ def test_pools_of_two_processes_live_within_one_limit() -> None:
 
 
 def test_nothing_is_left_behind() -> None:
-    before = sorted(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
-    with SharedBudget.create(LIMIT, on_pressure=print) as one, SharedBudget.attach(one.fd, on_pressure=print) as other:
-        other.claim(1)
-        other.give_back(1)
-    del one, other
-    assert (sorted(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))) == before
+    with no_new_descriptor_or_thread():
+        with (
+            SharedBudget.create(LIMIT, on_pressure=print) as one,
+            SharedBudget.attach(one.fd, on_pressure=print) as other,
+        ):
+            other.claim(1)
+            other.give_back(1)
+        del one, other
     assert not [entry for entry in Path("/dev/shm").iterdir() if "tensormem" in entry.name]
 
 

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from support.waiting import eventually
 from tensormem import _core
 
 _COUNTED = (
@@ -48,3 +49,20 @@ def nothing_left_behind() -> Iterator[None]:
     before = held()
     yield
     assert held() == before
+
+
+@contextmanager
+def no_new_descriptor_or_thread() -> Iterator[None]:
+    """Every descriptor and thread of the end was there at the beginning; those of earlier tests may go meanwhile."""
+
+    def open_now() -> tuple[set[str], set[str]]:
+        return set(os.listdir("/proc/self/fd")), set(os.listdir("/proc/self/task"))
+
+    descriptors, threads = open_now()
+    yield
+
+    def nothing_is_new() -> bool:
+        now = open_now()
+        return now[0] <= descriptors and now[1] <= threads
+
+    eventually(nothing_is_new, "a descriptor or a thread stays behind")
