@@ -4,6 +4,7 @@ import os
 import tempfile
 import tracemalloc
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from statistics import median
 
@@ -42,6 +43,17 @@ def time_bytes(*, traced: bool) -> float:
         tracemalloc.stop()
 
 
+def time_torch(*, profiled: bool) -> float:
+    """PyTorch's memory on the CPU, and what its profiler adds when it records memory."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    names: dict[str, object] = {"make": torch.empty, "n": NBYTES, "dtype": torch.uint8}
+    recorder = profile(activities=[ProfilerActivity.CPU], profile_memory=True) if profiled else nullcontext()
+    with recorder:
+        return time_peers([Peer("", "make(n, dtype=dtype)", names)], repeats=3, turn_ns=500_000)[""].median_ns
+
+
 def in_turns(ways: dict[str, tuple[Callable[[], float], str]]) -> list[Row]:
     """All ways once per round. What an event adds is the median of the rounds, each beside its own plain time."""
     rounds = [{name: time_way() for name, (time_way, _) in ways.items()} for _ in range(ROUNDS)]
@@ -76,6 +88,8 @@ def measure(say: Callable[[str], None]) -> list[Row]:
                 "tracking adaptor": (lambda: time_once(tracked), "off"),
                 "tracking adaptor, with stacks": (lambda: time_once(with_stacks), "off"),
                 "logging adaptor, RMM's CSV": (lambda: time_once(logging), "off"),
+                "torch.empty": (lambda: time_torch(profiled=False), ""),
+                "torch.empty, its profiler records memory": (lambda: time_torch(profiled=True), "torch.empty"),
                 "bytearray": (lambda: time_bytes(traced=False), ""),
                 "bytearray under tracemalloc": (lambda: time_bytes(traced=True), "bytearray"),
             }
@@ -85,11 +99,12 @@ def measure(say: Callable[[str], None]) -> list[Row]:
 QUESTION = Question(
     name="tracing",
     title="Recording: what an event costs",
-    asks=f"One block of {NBYTES} bytes taken from a pool and given back: two events. PyTorch's memory history records "
-    "on GPUs only, and there is none here; Python's own tracemalloc stands for what a general tool costs.",
+    asks=f"One block of {NBYTES} bytes taken and given back: two events. The memory history of PyTorch that its viewer "
+    "opens is of GPUs only, and there is none here; its profiler records the memory of the CPU. Python's own "
+    "tracemalloc stands for what a general tool costs.",
     case_label="",
     metrics=[NANOSECONDS, Metric("event_ns", "added to each event (ns)")],
     measure=measure,
     ours="recording",
-    packages=("tensormem",),
+    packages=("tensormem", "torch"),
 )
