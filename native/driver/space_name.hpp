@@ -9,15 +9,20 @@
 
 namespace tensormem {
 
+// Memory that is not there counts as main, wherever it is asked about.
+inline bool is_of_main(const Driver& driver) {
+  const std::string_view name = driver.name();
+  return name == "host" || name == "abstract";
+}
+
 // "main", or "gpu:1".
 inline std::string space_of(const Driver& driver, std::int32_t device) {
-  return std::string_view(driver.name()) == "host" ? "main" : "gpu:" + std::to_string(device);
+  return is_of_main(driver) ? "main" : "gpu:" + std::to_string(device);
 }
 
 // The same where no device is named: "main", "cuda".
 inline std::string_view space_of_driver(const Driver& driver) {
-  const std::string_view name = driver.name();
-  return name == "host" ? "main" : name;
+  return is_of_main(driver) ? "main" : std::string_view(driver.name());
 }
 
 }  // namespace tensormem

@@ -4,6 +4,7 @@ import ctypes
 import functools
 
 from tensormem import mr
+from tensormem._core import abstract_driver
 from tensormem.streams import Stream
 from tensormem.testing.resources import ResourceConformance
 from tensormem.trace import Lifetime, Plan, plan
@@ -32,6 +33,11 @@ class TestElasticMemoryResource(ResourceConformance):
 class TestElasticMemoryResourceThatKeepsNothing(ResourceConformance):
     def make(self) -> mr.DeviceMemoryResource:
         return mr.ElasticMemoryResource(page_size="64KiB", release_threshold=0)
+
+
+class TestElasticMemoryResourceOfAbstractMemory(ResourceConformance):
+    def make(self) -> mr.DeviceMemoryResource:
+        return mr.ElasticMemoryResource(abstract_driver())
 
 
 class TestPoolOfElasticMemoryResource(ResourceConformance):

@@ -67,7 +67,7 @@ def test_the_places_are_shown_when_asked_for(trace: Path) -> None:
         (("plan", "TRACE", "--time-limit", "-1"), "-1"),
         (("replay", "nowhere.csv"), "nowhere.csv"),
         (("replay", "TRACE", "-r", "pond"), "is not one of"),
-        (("replay", "TRACE", "-r", "elastic"), "--real"),
+        (("replay", "TRACE", "-r", "elastic(a lot)"), "not a usable size"),
         (("replay", "TRACE", "-r", "planned(nowhere.json)"), "nowhere.json"),
     ],
 )
@@ -96,6 +96,15 @@ def test_a_replay_that_fits_nowhere_ends_with_1_and_names_the_block(trace: Path)
     assert result.exit_code == 1
     assert "first failure at event 1, block 'b' of 4 KiB" in result.stdout
     assert result.stdout.splitlines()[-1].startswith("Next: tensormem plan")
+
+
+def test_a_replay_on_elastic_pages_needs_no_memory_and_keeps_to_the_capacity(trace: Path) -> None:
+    fitting = run("replay", trace, "-r", "elastic", "--capacity", "24GiB", "--no-color")
+    assert fitting.exit_code == 0, fitting.output
+    assert fitting.stdout.splitlines()[1].split()[:6] == ["elastic", "yes", "12", "KiB", "2", "MiB"]
+    failing = run("replay", trace, "-r", "elastic", "--capacity", "1MiB")
+    assert failing.exit_code == 1
+    assert "elastic: first failure at event 0, block 'a' of 8 KiB" in failing.stdout
 
 
 def test_a_replay_as_json_has_a_version_and_raw_numbers(trace: Path) -> None:

@@ -1,6 +1,7 @@
 """The picture of one moment: every byte counted once, in the space where it is."""
 
 import tensormem as tm
+from tensormem._core import abstract_driver
 from tensormem.reports.live import take_snapshot
 from tensormem.testing import simulated_gpu
 
@@ -38,3 +39,12 @@ def test_each_gpu_is_a_space_with_the_room_that_it_has() -> None:
             elastic.deallocate(held)
         pool.deallocate(block)
         del pool, block
+
+
+def test_memory_that_is_not_there_is_of_no_gpu_and_leaves_main_its_room() -> None:
+    abstract, host = tm.mr.ElasticMemoryResource(abstract_driver()), tm.mr.HostMemoryResource()
+    blocks = abstract.allocate("4MiB"), host.allocate("1MiB")
+    spaces = {space.name: space for space in take_snapshot().spaces}
+    assert "gpu:0" not in spaces and spaces["main"].device_total_bytes == host.driver.memory_info()[1]
+    abstract.deallocate(blocks[0])
+    host.deallocate(blocks[1])

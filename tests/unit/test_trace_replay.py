@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 import tensormem as tm
 from tensormem import errors, mr
+from tensormem._core import abstract_driver
 from tensormem.reports.replay_plot import replay_svg
 from tensormem.streams import Stream
-from tensormem.trace import Lifetime, peak_load, plan, replay, save_plan, workload_of
+from tensormem.trace import Lifetime, peak_load, plan, read_lifetimes, replay, save_plan, workload_of
 from tensormem.trace.stacks import stack_names
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -24,7 +25,9 @@ STEP = [
 ]
 
 
-@pytest.mark.parametrize("stack", ["leaf", "pool", "arena", "binning", "planned", "statistics/limiting(1GiB)/pool"])
+@pytest.mark.parametrize(
+    "stack", ["leaf", "pool", "arena", "binning", "planned", "elastic", "statistics/limiting(1GiB)/pool"]
+)
 def test_a_trace_fits_where_there_is_room(stack: str) -> None:
     report = replay(STEP, stack, capacity="1GiB")
     assert report.fits and report.failure is None
@@ -76,6 +79,67 @@ def test_real_memory_serves_it_too(stack: str) -> None:
     assert report.fits and report.peak_reserved >= report.peak_live == peak_load(STEP)
 
 
+@pytest.mark.parametrize("capacity", [None, "256MiB", 32 * MIB, 20 * MIB])
+@pytest.mark.parametrize("stack", ["elastic", "pool(4MiB)/elastic", "statistics/limiting(1GiB)/elastic"])
+def test_elastic_pages_are_counted_the_same_without_memory_and_with(stack: str, capacity: int | str | None) -> None:
+    streams = [number % 3 for number in range(len(STEP))] if stack == "elastic" else None
+    abstract, real = (replay(STEP, stack, capacity=capacity, real=real, streams=streams) for real in (False, True))
+    assert abstract == real
+    assert abstract.fits == (capacity in (None, "256MiB")) and abstract.peak_reserved % (2 * MIB) == 0
+
+
+def test_an_elastic_stack_without_memory_fails_at_the_block_that_has_no_page_left() -> None:
+    blocks = [Lifetime(name, 0, 9, 8 * MIB) for name in ("a", "b", "c")] + [Lifetime("too much", 1, 9, MIB)]
+    report = replay(blocks, "elastic", capacity="24GiB")
+    assert report.fits and report.peak_reserved == 26 * MIB
+    failure = replay(blocks, "elastic", capacity=25 * MIB).failure
+    assert failure is not None and (failure.event, failure.name, failure.error) == (3, "too much", "OutOfMemory")
+    assert (
+        replay(blocks, "elastic(24MiB)", capacity="1GiB").failure
+        == replay(blocks, "elastic", capacity=24 * MIB).failure
+    )
+    assert replay(blocks, "elastic(1GiB)", capacity=24 * MIB).failure is not None
+
+
+def test_elastic_pages_serve_a_block_for_which_a_pool_has_no_hole() -> None:
+    blocks = [Lifetime(str(n), 0, 10 if n % 2 else 5, 2 * MIB) for n in range(16)] + [Lifetime("large", 5, 9, 16 * MIB)]
+    assert replay(blocks, "elastic", capacity=32 * MIB).fits
+    assert not replay(blocks, "pool(32MiB)", capacity=32 * MIB).fits
+
+
+def test_more_than_any_machine_has_is_replayed_on_elastic_pages() -> None:
+    report = replay([Lifetime("model", 0, 2, 5 << 38)], "elastic")
+    assert report.fits and report.peak_reserved == 5 << 38
+
+
+def test_an_elastic_replay_without_memory_leaves_nothing_behind() -> None:
+    driver = abstract_driver()
+    before = driver.memory_info()
+    replay(STEP, "elastic", capacity=20 * MIB)
+    assert driver.memory_info() == before
+
+
+def test_abstract_memory_says_that_nobody_can_touch_it() -> None:
+    resource = mr.ElasticMemoryResource(abstract_driver())
+    block = resource.allocate(4096)
+    assert not resource.is_host_accessible and not resource.is_device_accessible and resource.driver.simulated
+    with pytest.raises((BufferError, errors.TensormemError)):
+        memoryview(block)
+    resource.deallocate(block)
+
+
+@pytest.mark.parametrize("name", ["torch/gpt_medium_512_training.csv", "somas/resnet50.csv"])
+def test_lifetimes_of_real_models_are_replayed_on_elastic_pages(name: str) -> None:
+    if not (DATA / name).exists():
+        pytest.skip(f"could not run: {DATA / name} is not there")
+    step = read_lifetimes(DATA / name)
+    report = replay(step, "elastic")
+    assert report.fits and report.peak_live == peak_load(step) <= report.peak_reserved
+    assert replay(step, "elastic", capacity=report.peak_reserved).fits
+    failure = replay(step, "elastic", capacity=report.peak_reserved - 1).failure
+    assert failure is not None and failure.name in {each.id for each in step}
+
+
 def test_a_recording_is_replayed_with_its_names_and_streams(tmp_path: Path) -> None:
     resource = mr.HostMemoryResource()
     with Stream(resource.driver) as stream, tm.trace(tmp_path / "run.tmt"):
@@ -88,16 +152,18 @@ def test_a_recording_is_replayed_with_its_names_and_streams(tmp_path: Path) -> N
         assert workload.streams is not None and workload.streams[0] != workload.streams[1]
         assert workload_of(trace, "gpu:0").lifetimes == []
         assert replay(trace, "leaf").peak_live == 4 * MIB
+        assert replay(trace, "elastic") == replay(trace, "elastic", real=True)
         failure = replay(trace, "pool", capacity=2 * MIB).failure
     assert failure is not None and failure.name == "cache #0"
 
 
-def test_a_pytorch_snapshot_is_replayed() -> None:
+@pytest.mark.parametrize("stack", ["pool", "elastic"])
+def test_a_pytorch_snapshot_is_replayed(stack: str) -> None:
     file = DATA / "torch" / "gpt_medium_128_inference_snapshot.pickle"
     if not file.exists():
         pytest.skip(f"could not run: {file} is not there")
     with tm.trace.open(file) as trace:
-        report = replay(trace, "pool")
+        report = replay(trace, stack, capacity="24GiB")
     assert report.fits and 0 < report.peak_live <= report.peak_reserved
 
 
@@ -128,7 +194,8 @@ def test_whatever_is_replayed_the_peak_is_the_load(rows: list[tuple[int, int, in
         ("pool(1MiB,2MiB,3MiB)", "at most 2 values"),
         ("limiting/pool", "limiting() in"),
         ("elastic/pool", "the last part"),
-        ("elastic", "add --real"),
+        ("elastic(a lot)", "elastic(a lot) in"),
+        ("elastic(1MiB,2MiB)", "at most 1 values"),
         ("binning(3)", "cannot be made"),
         ("fixed(0)", "cannot be made"),
     ],

@@ -38,6 +38,7 @@ from tensormem._core import virtual_memory as _virtual_memory
 from tensormem._core import virtual_memory_pool as _virtual_memory_pool
 
 Driver = _drivers.Driver
+abstract_driver = _drivers.abstract
 driver_from_capsule = _drivers.from_capsule
 host_driver = _drivers.host
 host_facts = _drivers.host_facts

@@ -330,6 +330,13 @@ def host():
     return _HOST
 
 
+def abstract():
+    """The driver of abstract memory: addresses and 64 TiB of pages that are counted and never there; its streams are
+    the host's. For replays, which ask what an elastic pool would do, and for tests: no registry knows it."""
+    host()  # whose streams the environment may limit
+    return _ABSTRACT
+
+
 cdef bint _configured = False
 
 
@@ -370,5 +377,12 @@ cdef extern from "_core/gil.hpp" namespace "tensormem":
     void install_gil_hooks()
 
 
+cdef extern from "driver/abstract/abstract_driver.hpp" namespace "tensormem" nogil:
+    cdef cppclass AbstractDriver(NativeDriver):
+        pass
+    AbstractDriver& abstract_driver()
+
+
 install_gil_hooks()
+cdef Driver _ABSTRACT = wrap_driver(<NativeDriver*>&abstract_driver(), 0, True)
 cdef Driver _HOST = wrap_driver(<NativeDriver*>&host_driver(), 0, False)

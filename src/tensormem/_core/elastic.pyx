@@ -98,7 +98,8 @@ cdef class ElasticMemoryResource(DeviceMemoryResource):
     @property
     def is_device_accessible(self):
         """Whether a GPU can touch the memory."""
-        return not self.is_host_accessible
+        self._check_open()
+        return self.driver.name not in ("host", "abstract")
 
     @property
     def page_size(self):

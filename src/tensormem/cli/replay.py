@@ -27,7 +27,7 @@ VERSION = 1
 
 @click.command()
 @trace_argument()
-@click.option("-r", "--resource", "stacks", multiple=True, help='A stack, such as pool or "limiting(24GiB)/binning".')
+@click.option("-r", "--resource", "stacks", multiple=True, help='A stack: pool, elastic, "limiting(24GiB)/binning".')
 @click.option("--space", help="Only the blocks of one memory space, for example gpu:0.")
 @click.option("--capacity", help="How much memory there is, for example 24GiB; without end unless told.")
 @click.option("--real", is_flag=True, help="Take main memory instead of addresses only.")

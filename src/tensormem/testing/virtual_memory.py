@@ -44,11 +44,18 @@ def read(vmm: VirtualMemoryManager, address: int, nbytes: int) -> bytes:
     return target.raw
 
 
+def _contents(vmm: VirtualMemoryManager, mapping: Mapping) -> bytes | None:
+    try:
+        return read(vmm, mapping.address, 64)
+    except errors.NotSupported:  # abstract memory has none that could change
+        return None
+
+
 def _picture(vmm: VirtualMemoryManager, ranges: tuple[VirtualAddressRange, ...]) -> object:
     mappings = [mapping for va in ranges for mapping in vmm.mappings(va)]
     return (
         [(m.address, m.size, m.physical, m.physical_offset, m.access, m.physical.mapping_count) for m in mappings],
-        [read(vmm, m.address, 64) for m in mappings if m.access != "none"],
+        [_contents(vmm, m) for m in mappings if m.access != "none"],
         [va.released for va in ranges],
         {name: value for name, value in vmm.memory_info().items() if name not in _DEVICE_FACTS},
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tensormem import mr
 from tensormem.errors import InvalidArgument
 from tensormem.streams import Stream
-from tensormem.trace.lifetimes import Lifetime, check_lifetimes
+from tensormem.trace.lifetimes import Lifetime, check_lifetimes, peak_load
 from tensormem.trace.plan_file import load_plan
 from tensormem.trace.planning import plan
 from tensormem.trace.stacks import StackParts, build_stack
@@ -145,7 +145,7 @@ def replay(
         return plan(blocks, limit, time_limit, 256) if path is None else load_plan(path)
 
     largest = max((block.size for block in blocks), default=1)
-    parts = StackParts(leaf, largest, make_plan, limit, real)
+    parts = StackParts(leaf, largest, peak_load(blocks), make_plan, limit, real)
     try:
         made = build_stack(stack, parts)
     except MemoryError as error:

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tensormem import mr
+from tensormem._core import abstract_driver
 from tensormem.errors import InvalidArgument
+from tensormem.units import parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,12 +22,14 @@ if TYPE_CHECKING:
 __all__ = ["StackParts", "build_stack", "stack_names"]
 
 _PART = re.compile(r"(?P<name>[a-z]+)(?:\((?P<values>[^()]*)\))?")
+_LEAST_ADDRESSES = 1 << 40
 _BETWEEN = re.compile(r"/(?![^()]*\))")  # a name of a file in brackets has slashes of its own
 
 
 @dataclass(frozen=True)
 class StackParts:
-    """What a stack is made of: the leaf, the largest block it will be asked for, and where a plan comes from.
+    """What a stack is made of: the leaf; the largest block, and the most bytes at once, that it will be asked for;
+    where a plan comes from; and how many bytes there are for what makes memory by itself.
 
     >>> parts = StackParts(mr.AbstractMemoryResource("1GiB"))
     >>> type(build_stack("limiting(1MiB)/pool", parts)).__name__
@@ -34,6 +38,7 @@ class StackParts:
 
     leaf: mr.DeviceMemoryResource
     largest: int = 1 << 20
+    load: int = 1 << 20
     make_plan: Callable[[str | None], Plan] | None = None
     physical_limit: int | None = None
     real: bool = False
@@ -98,10 +103,14 @@ def _planned(upstream: mr.DeviceMemoryResource, values: list[str], parts: StackP
 
 
 def _elastic(upstream: mr.DeviceMemoryResource, values: list[str], parts: StackParts) -> mr.DeviceMemoryResource:
-    if not parts.real:
-        raise ValueError("its pages are real, so it runs on real memory only: add --real")
-    limit = _at_most(values, 1)[0] if values else parts.physical_limit
-    return mr.ElasticMemoryResource(physical_limit=limit, release_threshold=0)
+    limits = [parse_size(value) for value in _at_most(values, 1)]
+    limits += [] if parts.physical_limit is None else [parts.physical_limit]
+    return mr.ElasticMemoryResource(
+        "host" if parts.real else abstract_driver(),
+        capacity=max(_LEAST_ADDRESSES, 2 * parts.load),
+        physical_limit=min(limits, default=None),
+        release_threshold=0,
+    )
 
 
 _LEAVES = ("elastic", "leaf")

@@ -182,7 +182,7 @@ def _device_rooms() -> dict[str, tuple[int, int]]:
     rooms: dict[str, tuple[int, int]] = {}
     for driver, device in [*((mr.driver, mr.device_ordinal) for _, mr in live_resources()), *devices_of_pools()]:
         space = "main" if driver.name == "host" else f"gpu:{device}"
-        if space not in rooms:
+        if space not in rooms and driver.name != "abstract":  # a replay's memory takes no room
             try:
                 rooms[space] = driver.memory_info(device)
             except Exception:  # a driver that has trouble must not hide everything else
