@@ -85,15 +85,19 @@ Status ElasticMemoryResource::take(const AllocRequest& request, std::uint64_t* a
     if (!status.ok()) break;
     loose.insert(loose.end(), more.begin(), more.end());
   }
+  if (status.code() == Code::out_of_physical_memory) status = refusal(request.nbytes, loose.size(), status);
   pages_->cache().put_back(loose);
-  if (status.code() == Code::out_of_physical_memory) {
-    const ElasticUsage now = usage();
-    return Status::fail(Code::out_of_memory, "the physical limit is reached", request.nbytes, now.idle_bytes,
-                        now.idle_bytes);
-  }
   return status;
 } catch (const std::bad_alloc&) {
   return no_memory_for_books();
+}
+
+// What could have been had: whole pages of what was left to the cache, and those that lie here with nothing in them.
+Status ElasticMemoryResource::refusal(std::uint64_t nbytes, std::uint64_t loose_pages, const Status& lacking) const {
+  const std::lock_guard lock(pages_mutex_);
+  const std::uint64_t left = align_down(lacking.failure().facts[1], page_bytes());
+  const std::uint64_t room = left + (loose_pages + idle_.count()) * page_bytes();
+  return Status::fail(Code::out_of_memory, "the physical limit is reached", nbytes, room, room);
 }
 
 // Everything, if the pages it needs are in `loose` or idle; otherwise nothing, and `missing` says which.

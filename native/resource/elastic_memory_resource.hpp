@@ -56,6 +56,7 @@ class ElasticMemoryResource final : public LeafMemoryResource {
   Status take(const AllocRequest& request, std::uint64_t* address) override;
   Status give_back(const BlockEntry& entry) override;
 
+  Status refusal(std::uint64_t nbytes, std::uint64_t loose_pages, const Status& lacking) const;
   Span span_of(std::uint64_t offset, std::uint64_t size) const;
   // With the lock.
   Status try_take(const AllocRequest& request, std::vector<Page>* loose, std::vector<std::uint64_t>* missing,

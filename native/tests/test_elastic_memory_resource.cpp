@@ -44,6 +44,22 @@ TM_TEST("free pages in pieces serve a block that needs all of them, and hold no 
   TM_CHECK(released == 32 * kPage && resource->usage().physical_bytes == 0);
 }
 
+TM_TEST("a refusal says what could have been had, wherever the free pages are") {
+  for (const std::uint64_t keep : {0ULL, 2ULL, 32ULL}) {
+    auto resource = make(host_driver(), 10 * kPage + 1, keep * kPage);
+    std::vector<Block> blocks;
+    for (int i = 0; i < 8; ++i) blocks.push_back(allocate(*resource, kPage));
+    for (std::size_t i = 0; i < 4; ++i) TM_CHECK(deallocate(*resource, blocks[2 * i]).ok());
+    Block none{};
+    const Status refused = resource->allocate({.nbytes = 7 * kPage}, &none);
+    TM_CHECK(refused.code() == Code::out_of_memory && refused.failure().facts[0] == 7 * kPage);
+    TM_CHECK(refused.failure().facts[1] == 6 * kPage && refused.failure().facts[2] == 6 * kPage);
+    const Block all = allocate(*resource, 6 * kPage);
+    TM_CHECK(deallocate(*resource, all).ok());
+    for (std::size_t i = 0; i < 4; ++i) TM_CHECK(deallocate(*resource, blocks[2 * i + 1]).ok());
+  }
+}
+
 TM_TEST("random blocks keep their bytes and the pages their books, whatever is kept") {
   for (const std::uint64_t keep : {0ULL, 8ULL, 1000ULL}) {
     auto resource = make(host_driver(), LocalBudget::kUnlimited, keep * kPage);

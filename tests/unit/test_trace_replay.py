@@ -94,6 +94,7 @@ def test_an_elastic_stack_without_memory_fails_at_the_block_that_has_no_page_lef
     assert report.fits and report.peak_reserved == 26 * MIB
     failure = replay(blocks, "elastic", capacity=25 * MIB).failure
     assert failure is not None and (failure.event, failure.name, failure.error) == (3, "too much", "OutOfMemory")
+    assert "0 are free" in failure.why  # of the last MiB no page can be made
     assert (
         replay(blocks, "elastic(24MiB)", capacity="1GiB").failure
         == replay(blocks, "elastic", capacity=24 * MIB).failure
