@@ -1,126 +1,12 @@
 """The page of a trace in a real browser: it opens alone, every view draws, and what it shows is what the trace says."""
 
-import random
-import threading
-from collections import Counter
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal
 
 import pytest
-from click.testing import CliRunner
 
-import tensormem as tm
-from support.browser import Chromium, OpenedPage, chromium
-from support.traces import real_data
-from tensormem.cli.main import cli
-from tensormem.trace import Event, EventKind, Trace
-
-VIEWS = ("usage", "overview", "addresses", "flame")
-By = Literal["space", "tag", "resource"]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Chromium]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def _close_pages(browser: Chromium) -> Iterator[None]:
-    yield
-    browser.close_pages()
-
-
-def serve_requests(path: Path) -> None:
-    """A KV cache in small: caches grow block by block in elastic pages, scratch memory comes and goes in a pool."""
-    chance = random.Random(5)
-    pool = tm.mr.PoolMemoryResource(tm.mr.HostMemoryResource())
-    elastic = tm.mr.ElasticMemoryResource()
-    caches: dict[int, list[tm.mr.DeviceBlock]] = {}
-    with tm.trace(path, stacks=True):
-        weights = [pool.allocate("1MiB", tag="weights") for _ in range(4)]
-        for step in range(120):
-            if len(caches) < 6:
-                caches[step] = []
-            with tm.tag("scratch"):
-                scratch = pool.allocate(chance.randrange(1, 200) * 1024)
-            for request in list(caches):
-                caches[request].append(elastic.allocate(65536, tag="kv-cache"))
-                if chance.random() < 0.05:
-                    for block in caches.pop(request)[1:]:
-                        elastic.deallocate(block)
-            pool.deallocate(scratch)
-        with pytest.raises(tm.errors.OutOfBudget):
-            tm.mr.LimitingResourceAdaptor(pool, "1MiB").allocate("2MiB")
-    del weights, caches
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("pages")
-    serve_requests(made / "serving.tmt")
-    return made
-
-
-@pytest.fixture(scope="module")
-def recording(folder: Path) -> Iterator[Trace]:
-    with tm.trace.open(folder / "serving.tmt") as trace:
-        yield trace
-
-
-def report(trace: Path, output: Path, *options: str) -> Path:
-    result = CliRunner().invoke(cli, ["report", str(trace), "-o", str(output), "--force", *options])
-    assert result.exit_code == 0, result.output
-    return output
-
-
-@pytest.fixture(scope="module")
-def show(browser: Chromium, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., OpenedPage]:
-    def opened(trace: Path, *options: str, scheme: Literal["light", "dark"] = "light") -> OpenedPage:
-        output = report(trace, tmp_path_factory.mktemp("html") / "page.html", *options)
-        return browser.open(output.as_uri(), scheme=scheme)
-
-    return opened
-
-
-@pytest.fixture
-def serving(show: Callable[..., OpenedPage], folder: Path) -> OpenedPage:
-    return show(folder / "serving.tmt")
-
-
-def text_trace(path: Path, *rows: str) -> Path:
-    path.write_text("\n".join(["id,lower,upper,size", *rows, ""]))
-    return path
-
-
-def out_at(trace: Trace, time_ns: int, by: By) -> Counter[str]:
-    """What each group had out at a time, added up event by event."""
-    names: dict[By, Callable[[Event], str]] = {
-        "space": lambda event: trace.names.space(event.resource),
-        "tag": lambda event: event.tag or "untagged",
-        "resource": lambda event: trace.names.resource(event.resource),
-    }
-    out: Counter[str] = Counter()
-    for event in trace.events():
-        if event.time_ns > time_ns:
-            break
-        if event.depth == 0 and event.kind in (EventKind.ALLOCATE, EventKind.DEALLOCATE):
-            out[names[by](event)] += event.nbytes if event.kind is EventKind.ALLOCATE else -event.nbytes
-    return +out
-
-
-def live_at(trace: Trace, event_number: int) -> tuple[int, int]:
-    """(blocks, bytes) that the program had after an event, counted from 0."""
-    live: dict[tuple[int, int], int] = {}
-    for number, event in enumerate(trace.events()):
-        if number > event_number:
-            break
-        if event.depth == 0 and event.kind is EventKind.ALLOCATE:
-            live[event.resource, event.generation] = event.nbytes
-        elif event.depth == 0 and event.kind is EventKind.DEALLOCATE:
-            live.pop((event.resource, event.generation), None)
-    return len(live), sum(live.values())
+from support.browser import OpenedPage
+from support.pages import VIEWS, By, Show, live_at, out_at
+from tensormem.trace import Trace
 
 
 def test_the_page_opens_from_a_file_and_asks_for_nothing_else(serving: OpenedPage) -> None:
@@ -165,19 +51,6 @@ def test_the_chart_is_as_high_as_it_says(serving: OpenedPage) -> None:
     just_below = serving.colors("usage", x - 1, y + 2, 3, 20)
     above = serving.colors("usage", x - 1, 0, 3, max(y - 14, 1))
     assert groups & set(just_below) and not groups & set(above)
-
-
-def test_blocks_are_drawn_one_by_one_and_can_be_picked(serving: OpenedPage) -> None:
-    serving.page.keyboard.press("4")
-    serving.settle()
-    assert serving.ask("state()")["by"] == "block"
-    peak = serving.ask("summary()")["peak_event"]
-    box = serving.page.locator("#usage").bounding_box()
-    assert box is not None
-    serving.page.mouse.click(box["x"] + serving.ask("xOf(argument)", peak), box["y"] + box["height"] - 40)
-    state = serving.ask("state()")
-    picked = serving.ask("block(argument)", state["selected"])
-    assert picked["tag"] == "weights" and picked["start_event"] <= state["moment"] < picked["end_event"]
 
 
 def test_keys_step_through_events_and_the_map_follows(serving: OpenedPage, recording: Trace) -> None:
@@ -343,8 +216,8 @@ def test_the_chart_zooms_by_drawing_over_it_and_by_keys(serving: OpenedPage) -> 
     assert serving.ask("state()")["to"] == serving.ask("summary()")["events"] and serving.errors == []
 
 
-def test_light_and_dark_follow_the_system_and_the_button(show: Callable[..., OpenedPage], folder: Path) -> None:
-    page = show(folder / "serving.tmt", scheme="dark")
+def test_light_and_dark_follow_the_system_and_the_button(show: Show, server_trace: Path) -> None:
+    page = show(server_trace, scheme="dark")
     dark = page.style("panel")
     assert page.ask("state()")["theme"] == "dark" and page.style("group-0") in page.colors("usage")
     page.page.keyboard.press("t")
@@ -353,164 +226,3 @@ def test_light_and_dark_follow_the_system_and_the_button(show: Callable[..., Ope
     page.page.locator("#theme").click()
     assert page.style("panel") == dark
     assert page.errors == []
-
-
-def test_a_pytorch_snapshot_is_shown(show: Callable[..., OpenedPage]) -> None:
-    path = real_data("torch", "gpt_medium_128_inference_snapshot.pickle")
-    page = show(path)
-    with tm.trace.open(path) as trace:
-        assert page.ask("summary()")["peak_bytes"] == trace.peaks("space")[""].nbytes
-        middle = trace.duration_ns // 2
-        assert page.ask("usage('space', tensormem.eventAt(argument))", middle) == out_at(trace, middle, "space")
-    assert page.ask("map()")["holes"] > 0 and page.errors == []
-    assert all(len(page.colors(view)) > 2 for view in VIEWS)
-
-
-@pytest.mark.parametrize("name", ["somas/resnet50.csv", "torch/gpt_medium_512_inference.csv"])
-def test_lifetimes_without_addresses_are_shown(show: Callable[..., OpenedPage], name: str) -> None:
-    path = real_data(*name.split("/"))
-    page = show(path)
-    with tm.trace.open(path) as trace:
-        assert page.ask("summary()")["peak_bytes"] == tm.trace.peak_load(trace.lifetimes())
-    assert "no addresses" in page.page.locator("#state").inner_text()
-    assert page.errors == [] and all(len(page.colors(view)) > 2 for view in VIEWS)
-
-
-def test_an_empty_trace_says_so(show: Callable[..., OpenedPage], tmp_path: Path) -> None:
-    page = show(text_trace(tmp_path / "empty.csv"))
-    assert "empty" in page.page.locator("#notice").inner_text()
-    for key in ("ArrowRight", "p", "s", "+", "4", "t", "Escape"):
-        page.page.keyboard.press(key)
-    page.settle()
-    assert page.ask("summary()")["events"] == 0 and page.errors == []
-
-
-def test_a_trace_of_one_block_and_of_one_event_is_shown(show: Callable[..., OpenedPage], tmp_path: Path) -> None:
-    page = show(text_trace(tmp_path / "one.csv", "a,0,4,16"))
-    assert page.ask("usage('tag', 0)") == {"a": 16} and page.errors == []
-    with tm.trace(tmp_path / "counter.tmt"):
-        pass
-    page = show(tmp_path / "counter.tmt")
-    assert page.ask("summary()")["peak_bytes"] == 0 and page.errors == []
-
-
-HOSTILE = "</script><img src=x onerror=alert(1)><!--<script>"
-
-
-def test_names_are_text_and_never_html(show: Callable[..., OpenedPage], tmp_path: Path) -> None:
-    path = tmp_path / "<img src=x onerror=alert(2)>.tmt"
-    pool = tm.mr.PoolMemoryResource(tm.mr.HostMemoryResource())
-    with tm.trace(path, stacks=True):
-        code = compile("kept = [pool.allocate(100, tag=tag)]", f"{HOSTILE}.py", "exec")
-        for tag in (HOSTILE, '"><svg onload=alert(3)>', "'-alert(4)-'", "${alert(5)}", "\u202e\x00"):
-            exec(code, {"pool": pool, "tag": tag})
-    page = show(path)
-    page.page.locator("#blocks tbody tr").first.click()
-    page.page.locator("#search").fill("<img")
-    page.page.locator("#usage").hover(position={"x": 400, "y": 150})
-    page.settle()
-    assert HOSTILE in page.page.locator("#blocks").inner_text()
-    assert page.page.locator("img, svg, iframe, [onerror], [onload]").count() == 0
-    assert page.page.locator("script").count() == 1 and page.errors == []
-    assert [url.partition(":")[0] for url in page.requests] == ["file"]
-
-
-def test_numbers_past_all_bounds_neither_hang_nor_break_the_page(
-    show: Callable[..., OpenedPage], tmp_path: Path
-) -> None:
-    path = tmp_path / "wild.csv"
-    rows = ["1,00:00:00.000001,allocate,0xffffffffffffff00,9223372036854775807,0x0"]
-    rows += [f"2,00:00:0{number}.000001,allocate,0x{number}{'f' * 15},100,0xffffffffffffffff" for number in range(1, 9)]
-    rows += ["999999999999999999,23:59:59.999999999,free,0x1fffffffffffffff,100,0x0"]
-    path.write_text("\n".join(["Thread,Time,Action,Pointer,Size,Stream", *rows, ""]))
-    page = show(path)
-    for key in ("4", "+", "+", "+", "End", "Home", "s", "]", "0"):
-        page.page.keyboard.press(key)
-        page.settle()
-    assert page.ask("summary()")["events"] == 10 and page.errors == []
-    assert "thread 999999999999999999" in page.page.evaluate("(tensormem.goTo(9), document.body.innerText)")
-
-
-def test_the_policy_of_the_page_stops_what_is_not_ours(serving: OpenedPage) -> None:
-    serving.page.evaluate(
-        """() => {
-          const made = document.createElement("img");
-          made.setAttribute("onerror", "window.broken = 1");
-          made.src = "http://127.0.0.1:9/x.png";
-          document.body.append(made);
-          const script = document.createElement("script");
-          script.textContent = "window.broken = 2";
-          document.body.append(script);
-        }"""
-    )
-    assert serving.page.evaluate("window.broken") is None
-    assert sum("Content Security Policy" in said for said in serving.errors) >= 2
-
-
-def test_a_window_says_so_and_counts_what_was_out_before(
-    show: Callable[..., OpenedPage], folder: Path, recording: Trace
-) -> None:
-    middle = recording.duration_ns // 2
-    page = show(folder / "serving.tmt", "--window", f"{middle}ns:")
-    assert "window that was asked for" in page.page.locator("#notice").inner_text()
-    assert page.ask("state()")["is_window"] and page.ask("summary()")["from_ns"] == middle
-    for part in (0.5, 0.6, 0.9, 1.0):
-        time_ns = max(round(recording.duration_ns * part), middle)
-        for by in ("space", "resource"):
-            shown = page.ask(f"usage('{by}', tensormem.eventAt(argument))", time_ns)
-            assert {name: nbytes for name, nbytes in shown.items() if nbytes} == out_at(recording, time_ns, by)
-    assert page.errors == [] and len(page.colors("overview")) > 2
-
-
-def test_events_of_several_threads_are_put_in_order(show: Callable[..., OpenedPage], tmp_path: Path) -> None:
-    path = tmp_path / "threads.tmt"
-    pool = tm.mr.PoolMemoryResource(tm.mr.HostMemoryResource())
-
-    def work(name: str) -> None:
-        for _ in range(200):
-            blocks = [pool.allocate(1024 * (1 + number), tag=name) for number in range(4)]
-            for block in blocks:
-                pool.deallocate(block)
-
-    with tm.trace(path, flush_interval=0.001):
-        threads = [threading.Thread(target=work, args=(f"worker {number}",)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    page = show(path)
-    with tm.trace.open(path) as trace:
-        times = [event.time_ns for event in trace.events()]
-        for time_ns in times[:: len(times) // 20]:
-            shown = page.ask("usage('tag', tensormem.eventAt(argument))", time_ns)
-            assert {name: nbytes for name, nbytes in shown.items() if nbytes} == out_at(trace, time_ns, "tag")
-        assert page.ask("summary()")["peak_bytes"] == trace.peaks("space")["main"].nbytes
-    assert page.ask("summary()")["leaked_blocks"] == 0
-
-
-def test_a_recording_that_was_cut_off_says_so(show: Callable[..., OpenedPage], folder: Path, tmp_path: Path) -> None:
-    data = (folder / "serving.tmt").read_bytes()
-    (tmp_path / "cut.tmt").write_bytes(data[: len(data) * 9 // 10])
-    page = show(tmp_path / "cut.tmt")
-    assert "cut off" in page.page.locator("#notice").inner_text() and page.errors == []
-
-
-def test_a_million_events_are_shown_as_they_are(show: Callable[..., OpenedPage], tmp_path: Path) -> None:
-    pool = tm.mr.PoolMemoryResource(tm.mr.HostMemoryResource())
-    names = [f"layer {number}" for number in range(20)]
-    with tm.trace(tmp_path / "long.tmt"):
-        live = [pool.allocate(4096, tag="weights") for _ in range(64)]
-        for number in range(500_000):
-            live.append(pool.allocate(256 + 64 * (number % 100), tag=names[number % 20]))
-            pool.deallocate(live.pop(64) if number > 300 else live.pop())
-    page = show(tmp_path / "long.tmt", "--most", "2000000")
-    with tm.trace.open(tmp_path / "long.tmt") as trace:
-        assert page.ask("summary()")["events"] == trace.event_count > 1_000_000
-        peak = trace.peaks("space")["main"]
-        assert page.ask("summary()")["peak_bytes"] == peak.nbytes
-        at_peak = page.ask("usage('tag', tensormem.summary().peak_event)")
-    assert sum(at_peak.values()) == peak.nbytes and at_peak["weights"] == 64 * 4096
-    for key in ("+", "+", "d", "a", "4", "ArrowRight", "0"):
-        page.page.keyboard.press(key)
-        page.settle()
-    assert page.errors == [] and len(page.colors("usage")) > 10

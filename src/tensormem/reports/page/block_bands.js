@@ -1,96 +1,148 @@
-// Owns: usage drawn block by block: a band for each of the largest blocks in sight, from its beginning to its end,
-// lying on those that are older; the rest is one grey band on top. Which block a pixel belongs to is kept, so that the
-// cost is that of the picture and not of the trace. Must not know: what is picked and why.
+// Owns: usage drawn block by block: a band for each block that is a pixel high, and for smaller ones while they are few,
+// from its beginning to its end, lying on those that are older. The smaller ones of a group are one paler band on top.
+// No picture has room for more bands than it has pixels, so the cost is that of the picture and not of the trace.
+// Must not know: what is picked and why.
 
-const MOST_BANDS = 3000;
+const MOST_SMALL_BANDS = 2000;
+const SHADES = 5; // neighbours of one group differ a little
+const FILLS = SHADES * 2 + 1; // of a group: its shades plain, the same dimmed, and that of the selected block
+const REST_ALPHA = 130;
 
-/** Where blocks begin and end on an axis, for all blocks at once. */
-function spansOf(model, axis) {
-  model.spans ??= {};
-  if (axis === "events") return { from: model.blocks.start, to: model.blocks.end };
-  if (!model.spans.from) {
-    const { blocks } = model;
-    model.spans = { from: new Float64Array(blocks.count), to: new Float64Array(blocks.count) };
-    for (let block = 0; block < blocks.count; block += 1) {
-      model.spans.from[block] = model.startOf(block);
-      model.spans.to[block] = model.endOf(block);
+class BlockBands {
+  constructor(view, sheet, { high }) {
+    const { model, page } = view;
+    this.page = page;
+    this.sheet = sheet;
+    this.events = high; // for each column of pixels the event whose state it shows
+    this.order = model.order;
+    this.groups = page.colorGrouping;
+    this.scale = sheet.height / view.top;
+    this.places = this.order.outAt(high, { nbytes: 1 / this.scale, most: MOST_SMALL_BANDS, also: page.selected });
+    this.rest = new Float64Array(this.groups.size);
+    this.run = { count: 0, tops: [], bottoms: [], owners: [], fills: [] };
+    this.boxes = 0;
+    this.steps = 0;
+    this.mixColors();
+    this.paint();
+  }
+
+  /** Every fill that a band can have, as a table. */
+  mixColors() {
+    const { size } = this.groups;
+    const accent = parseColor(theme.colors.accent);
+    [this.fills, this.edges, this.rests] = [size * FILLS, size * FILLS, size].map((count) => new Uint32Array(count));
+    for (let group = 0; group < size; group += 1) {
+      const color = parseColor(theme.group(this.groups, group));
+      for (let shade = 0; shade < FILLS - 1; shade += 1) {
+        const alpha = shade < SHADES ? 255 : 60;
+        this.fills[group * FILLS + shade] = packColor(color, 0.82 + (shade % SHADES) * 0.07, alpha);
+        this.edges[group * FILLS + shade] = packColor(color, 0.6, alpha);
+      }
+      this.fills[group * FILLS + FILLS - 1] = packColor(accent, 1);
+      this.edges[group * FILLS + FILLS - 1] = packColor(accent, 0.6);
+      const isPale = this.page.found || this.page.isDimmed(group);
+      this.rests[group] = packColor(color, 1, isPale ? REST_ALPHA / 4 : REST_ALPHA);
     }
   }
-  return model.spans;
-}
 
-/** The blocks that cover most of the picture, by when they began. */
-function largestInSight(view) {
-  const { model } = view;
-  const { blocks } = model;
-  const { from, to } = spansOf(model, view.axis);
-  const least = (view.to - view.from) / 4000;
-  const weights = new Float64Array(blocks.count);
-  const counts = new Uint32Array(2048);
-  for (let block = 0; block < blocks.count; block += 1) {
-    if (to[block] < view.from || from[block] > view.to || model.depthOf(block) !== 0) continue;
-    const width = Math.min(to[block], view.to) - Math.max(from[block], view.from);
-    weights[block] = Math.max(width, least) * (model.bytesOf(block) + 1);
-    counts[bucketOf(weights[block])] += 1;
+  fillOf(block) {
+    const shade = ((block * 7) % SHADES) + (this.page.isDimmedBlock(block) ? SHADES : 0);
+    return this.groups.groupOf(block) * FILLS + (block === this.page.selected ? FILLS - 1 : shade);
   }
-  let lowest = counts.length - 1;
-  let sum = counts[lowest];
-  while (lowest > 0 && sum + counts[lowest - 1] <= MOST_BANDS) sum += counts[(lowest -= 1)];
-  const chosen = [];
-  const rest = [];
-  for (let block = 0; block < blocks.count; block += 1) {
-    if (weights[block] === 0) continue;
-    const bucket = bucketOf(weights[block]);
-    if (bucket >= lowest) chosen.push(block);
-    else if (bucket === lowest - 1 && rest.length < MOST_BANDS) rest.push(block);
+
+  /** Columns that show the same event are painted at once. */
+  paint() {
+    const { events, order, places, sheet } = this;
+    const active = new Uint32Array(places.length);
+    const fill = new Uint16Array(places.length);
+    let count = 0;
+    let next = 0;
+    for (let from = 0, to = 0; from < sheet.width; from = to) {
+      const event = events[from];
+      while (to < sheet.width && events[to] === event) to += 1;
+      let kept = 0;
+      for (let at = 0; at < count; at += 1) {
+        if (order.end[active[at]] <= event) continue;
+        active[kept] = active[at];
+        fill[kept++] = fill[at];
+      }
+      for (; next < places.length && order.start[places[next]] <= event; next += 1) {
+        if (order.end[places[next]] <= event) continue;
+        active[kept] = places[next];
+        fill[kept++] = this.fillOf(order.block[places[next]]);
+      }
+      count = kept;
+      this.steps += count;
+      this.layOut(event, active, fill, count);
+      this.paintRun(from, to);
+    }
   }
-  // One size many times over is one bucket, and there is no room for all of it.
-  chosen.push(...rest.slice(0, Math.max(MOST_BANDS - chosen.length, 0)));
-  return chosen.sort((one, two) => blocks.start[one] - blocks.start[two]);
-}
 
-function bucketOf(weight) {
-  return Math.min(Math.max(Math.floor(Math.log2(weight) * 16) + 256, 0), 2047);
-}
+  rowOf(nbytes) {
+    const { height } = this.sheet;
+    return Math.min(Math.max(height - Math.round(nbytes * this.scale), 0), height);
+  }
 
-/** Draws the bands into a sheet; `at(column, row)` of what it gives is the block of a pixel, or -1. */
-function drawBlockBands(view, sheet, { high }) {
-  const { model, page } = view;
-  const { width, height } = sheet;
-  const { start, end } = model.blocks;
-  const groups = page.colorGrouping;
-  const palette = Array.from({ length: groups.size }, (_, group) => parseColor(theme.group(groups, group)));
-  const chosen = largestInSight(view);
-  const rest = packColor(parseColor(theme.groups[MOST_GROUPS - 1]), 1, 120);
-  const fills = new Map(chosen.map((block) => [block, bandColor(page, block, palette)]));
-  const owners = new Int32Array(width * height).fill(-1);
-  const rowOf = (nbytes) => Math.min(Math.max(height - Math.round((nbytes * height) / view.top), 0), height);
-  let active = [];
-  let next = 0;
-  for (let column = 0; column < width; column += 1) {
-    const event = high[column];
-    while (next < chosen.length && start[chosen[next]] <= event) active.push(chosen[next++]);
-    active = active.filter((block) => end[block] > event);
+  /** Puts the bands of an event into `run`, from the bottom to the top: first blocks, then what is left of groups. */
+  layOut(event, active, fill, count) {
+    const { order, run } = this;
+    const rest = this.groups.at(event, this.rest);
     let sum = 0;
-    let bottom = height;
-    for (const block of active) {
-      const top = rowOf((sum += model.bytesOf(block)));
-      const [fill, edge] = fills.get(block);
-      sheet.fill(column, top, bottom, fill);
-      if (bottom - top > 3) sheet.fill(column, top, top + 1, edge);
-      for (let row = top; row < bottom; row += 1) owners[row * width + column] = block;
-      bottom = top;
+    let bottom = this.sheet.height;
+    run.count = 0;
+    for (let at = 0; at < count; at += 1) {
+      const nbytes = order.nbytes[active[at]];
+      rest[Math.floor(fill[at] / FILLS)] -= nbytes;
+      const top = this.rowOf((sum += nbytes));
+      if (top < bottom) this.addBand(top, bottom, order.block[active[at]], fill[at]);
+      bottom = Math.min(top, bottom);
     }
-    sheet.fill(column, rowOf(model.totalAt(event)), bottom, rest);
+    for (let group = 0; group < rest.length; group += 1) {
+      if (rest[group] <= 0) continue;
+      const top = this.rowOf((sum += rest[group]));
+      if (top < bottom) this.addBand(top, bottom, -2 - group, 0);
+      bottom = Math.min(top, bottom);
+    }
   }
-  const isInside = (column, row) => column >= 0 && column < width && row >= 0 && row < height;
-  return { chosen, at: (column, row) => (isInside(column, row) ? owners[row * width + column] : -1) };
-}
 
-function bandColor(page, block, palette) {
-  const isSelected = block === page.selected;
-  const color = isSelected ? parseColor(theme.colors.accent) : palette[page.colorGroup(block)];
-  const alpha = page.isDimmedBlock(block) && !isSelected ? 60 : 255;
-  const shade = isSelected ? 1 : 0.82 + ((block * 7) % 5) * 0.07; // neighbours differ a little
-  return [packColor(color, shade, alpha), packColor(color, 0.6, alpha)];
+  addBand(top, bottom, owner, fill) {
+    const { run } = this;
+    const at = run.count++;
+    [run.tops[at], run.bottoms[at], run.owners[at], run.fills[at]] = [top, bottom, owner, fill];
+  }
+
+  paintRun(from, to) {
+    const { sheet } = this;
+    const { count, tops, bottoms, owners, fills } = this.run;
+    this.boxes += count;
+    for (let at = 0; at < count; at += 1) {
+      const color = owners[at] < 0 ? this.rests[-2 - owners[at]] : this.fills[fills[at]];
+      sheet.fillBox(from, to, tops[at], bottoms[at], color);
+      const hasEdge = owners[at] >= 0 && bottoms[at] - tops[at] > 3;
+      if (hasEdge) sheet.fillBox(from, to, tops[at], tops[at] + 1, this.edges[fills[at]]);
+    }
+  }
+
+  /** Whose a pixel is: a block, -2 and less for the smaller blocks of a group, or -1. */
+  ownerAt(column, row) {
+    if (column < 0 || column >= this.sheet.width) return -1;
+    const { start, end, block } = this.order;
+    const event = this.events[column];
+    const active = this.places.filter((place) => start[place] <= event && end[place] > event);
+    this.layOut(event, active, Array.from(active, (place) => this.fillOf(block[place])), active.length);
+    const { count, tops, bottoms, owners } = this.run;
+    for (let at = 0; at < count; at += 1) if (tops[at] <= row && row < bottoms[at]) return owners[at];
+    return -1;
+  }
+
+  /** The block of a pixel, or -1. */
+  at(column, row) {
+    return Math.max(this.ownerAt(column, row), -1);
+  }
+
+  /** The group whose smaller blocks are one band there, and their bytes; null where that is not so. */
+  restAt(column, row) {
+    const group = -2 - this.ownerAt(column, row);
+    return group < 0 ? null : { name: this.groups.names[group], nbytes: this.rest[group] };
+  }
 }

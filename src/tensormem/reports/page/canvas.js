@@ -27,7 +27,11 @@ class CanvasView {
     this.context = canvas.getContext("2d");
     this.frames = 0;
     this.isWaiting = false;
-    new ResizeObserver(() => this.invalidate()).observe(canvas);
+    this.isMeasured = false;
+    new ResizeObserver(() => {
+      this.isMeasured = false;
+      this.invalidate();
+    }).observe(canvas);
     canvas.addEventListener("pointermove", (event) => this.point(event));
     canvas.addEventListener("pointerleave", () => {
       readout.hide();
@@ -45,15 +49,22 @@ class CanvasView {
     });
   }
 
-  drawNow() {
-    const ratio = window.devicePixelRatio || 1;
+  /** Its size, asked for only when it has changed: the answer makes the browser lay out the page. */
+  measure(ratio) {
+    if (this.isMeasured && ratio === this.ratio) return;
+    this.isMeasured = true;
+    this.ratio = ratio;
     this.width = this.canvas.clientWidth;
     this.height = this.canvas.clientHeight;
     const [width, height] = [Math.round(this.width * ratio), Math.round(this.height * ratio)];
     if (this.canvas.width !== width) this.canvas.width = width;
     if (this.canvas.height !== height) this.canvas.height = height;
-    if (!width || !height) return;
-    this.ratio = ratio;
+  }
+
+  drawNow() {
+    const ratio = window.devicePixelRatio || 1;
+    this.measure(ratio);
+    if (!this.canvas.width || !this.canvas.height) return;
     this.context.setTransform(ratio, 0, 0, ratio, 0, 0);
     this.context.clearRect(0, 0, this.width, this.height);
     this.context.font = theme.smallFont;

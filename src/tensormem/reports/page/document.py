@@ -22,6 +22,7 @@ SCRIPTS = (
     "columns.js",
     "summary.js",
     "block_table.js",
+    "block_order.js",
     "model.js",
     "grouping.js",
     "searching.js",

@@ -24,9 +24,9 @@ function drawTiles(root, page) {
   const lost = head.dropped ? `, ${formatCount(head.dropped)} lost` : "";
   tiles.push(tile(model.isWindow ? "Events in the window" : "Events", formatCount(model.count),
     `in ${formatSpan(model.end - model.start, model.unit)}${lost}`, { kind: head.dropped ? "warn" : "" }));
-  if (model.failures) {
-    tiles.push(tile("Failures", formatCount(model.failures), "click for the first",
-      { kind: "alarm", click: () => page.goTo(model.events.kind.indexOf(FAIL)) }));
+  if (model.failed.length) {
+    tiles.push(tile("Failures", formatCount(model.failed.length), "click for the first",
+      { kind: "alarm", click: () => page.goTo(model.failed[0]) }));
   }
   root.replaceChildren(...tiles);
 }

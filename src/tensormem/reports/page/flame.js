@@ -121,7 +121,7 @@ class FlameView extends CanvasView {
     const rows = this.focus.path.length + this.focus.depth + 1;
     this.row = Math.min(MOST_FLAME_ROW, Math.max(LEAST_FLAME_ROW, Math.floor(FLAME_HEIGHT / rows)));
     const height = Math.max(rows * this.row + 4, 120);
-    if (Math.abs(this.canvas.clientHeight - height) > 1) {
+    if (Math.abs(this.height - height) > 1) {
       this.canvas.style.height = `${height}px`; // it is drawn again when the size has changed
       return;
     }

@@ -102,15 +102,20 @@ class Grouping {
     const { model, size } = this;
     const out = this.base.slice();
     this.points = new Float64Array(Math.ceil(model.count / STRIDE + 1) * size);
+    this.ofEvent = new Uint8Array(model.count);
     this.peaks = out.slice(0, size);
     for (let event = 0; event < model.count; event += 1) {
       if (event % STRIDE === 0) this.points.set(out.subarray(0, size), (event / STRIDE) * size);
       const change = model.change[event];
       if (change === 0) continue;
-      const group = this.ofBlock[model.blockOf[event]];
+      const group = (this.ofEvent[event] = this.ofBlock[model.blockOf[event]]);
       out[group] += change;
       if (out[group] > this.peaks[group]) this.peaks[group] = out[group];
     }
+  }
+
+  groupOf(block) {
+    return Math.min(this.ofBlock[block], this.size - 1);
   }
 
   /** What every group had out after an event; -1 is before the first. */
@@ -122,10 +127,7 @@ class Grouping {
     }
     const point = Math.floor(event / STRIDE);
     into.set(this.points.subarray(point * size, point * size + size));
-    for (let next = point * STRIDE; next <= event; next += 1) {
-      const change = model.change[next];
-      if (change !== 0) into[this.ofBlock[model.blockOf[next]]] += change;
-    }
+    for (let next = point * STRIDE; next <= event; next += 1) into[this.ofEvent[next]] += model.change[next];
     return into;
   }
 }

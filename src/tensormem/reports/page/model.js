@@ -31,6 +31,7 @@ class Model {
     await model.addUpHeld();
     await model.readCounters();
     model.findLeaks();
+    model.order = new BlockOrder(model);
     await pause();
     return model;
   }
@@ -207,8 +208,8 @@ class Model {
         this.leaked.nbytes += this.bytesOf(block);
       }
     }
-    this.failures = 0;
-    for (const kind of this.events.kind) if (kind === FAIL) this.failures += 1;
+    this.failed = [];
+    for (let event = 0; event < this.count; event += 1) if (this.events.kind[event] === FAIL) this.failed.push(event);
   }
 
   bytesOf(block) {

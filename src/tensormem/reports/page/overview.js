@@ -36,8 +36,7 @@ class OverviewView extends CanvasView {
     const { model, usage } = this.page;
     if (!model?.count) return;
     context.fillStyle = theme.colors.faint;
-    const points = model.head.overview ? this.pointsOfTrace(model) : this.pointsOfModel(model, usage);
-    const top = Math.max(...points.map(([, nbytes]) => nbytes), 1);
+    const { points, top } = this.pointsOf(model, usage);
     const base = this.height - 2;
     context.beginPath();
     context.moveTo(this.xOf(0), base);
@@ -46,6 +45,16 @@ class OverviewView extends CanvasView {
     context.lineTo(this.xOf(1), base);
     context.fill();
     this.drawWindow(context);
+  }
+
+  /** What the strip is drawn from: the same, whatever the chart shows of it. */
+  pointsOf(model, usage) {
+    const key = [this.page.loads, this.room, usage.axis].join();
+    if (key !== this.known?.key) {
+      const points = model.head.overview ? this.pointsOfTrace(model) : this.pointsOfModel(model, usage);
+      this.known = { key, points, top: Math.max(...points.map(([, nbytes]) => nbytes), 1) };
+    }
+    return this.known;
   }
 
   pointsOfTrace({ head }) {

@@ -26,7 +26,7 @@ class Page {
     this.alone = -1;
     this.by ??= this.bestGrouping();
     await pause();
-    this.grouping = this.groupingBy(this.by);
+    this.chooseColors();
     await pause();
     this.map.open(model);
     await pause();
@@ -113,18 +113,16 @@ class Page {
     return [this.blockTitle(block), `${where}${lived}`, model.ownerName(event)];
   }
 
-  get colorGrouping() {
-    if (this.by !== "block") return this.grouping;
+  /** What colours mean: the groups of the chart, or those that tell its blocks apart. */
+  chooseColors() {
+    this.grouping = this.colorGrouping = this.groupingBy(this.by);
+    if (this.by !== "block") return;
     const tags = this.groupingBy("tag");
-    return tags.tellsApart ? tags : this.groupingBy("size");
-  }
-
-  colorGroup(block) {
-    return Math.min(this.colorGrouping.ofBlock[block], this.colorGrouping.size - 1);
+    this.colorGrouping = tags.tellsApart ? tags : this.groupingBy("size");
   }
 
   colorOf(block) {
-    return theme.group(this.colorGrouping, this.colorGroup(block));
+    return theme.group(this.colorGrouping, this.colorGrouping.groupOf(block));
   }
 
   colorOfTag(...names) {
@@ -145,7 +143,7 @@ class Page {
 
   isDimmedBlock(block) {
     if (this.found && !this.found.mask[block]) return true;
-    return this.alone >= 0 && this.colorGroup(block) !== this.alone;
+    return this.alone >= 0 && this.colorGrouping.groupOf(block) !== this.alone;
   }
 
   shows(what) {
@@ -165,7 +163,7 @@ class Page {
   setBy(by) {
     this.by = by;
     this.alone = -1;
-    this.grouping = this.groupingBy(by);
+    this.chooseColors();
     this.tables.refresh();
     this.controls.draw();
     this.refresh();
@@ -176,7 +174,10 @@ class Page {
     this.moment = Math.min(Math.max(event, 0), this.model.count - 1);
     if (this.flame.of === "moment") this.flame.rebuild();
     if (this.tables.which === "now") this.tables.refresh();
-    this.refresh();
+    this.usage.invalidate();
+    this.map.invalidate();
+    drawMoment(byId("moment"), this);
+    drawLegend(byId("legend"), this, this.moment);
   }
 
   /** To an event, and the chart with it when it is out of sight. */

@@ -6,10 +6,10 @@ function traceQueries(page) {
   return {
     summary() {
       const { model } = page;
-      const { peak, leaked, failures, largest } = model;
+      const { peak, leaked, failed, largest } = model;
       return {
         events: model.count, peak_bytes: peak.nbytes, peak_event: peak.event, leaked_bytes: leaked.nbytes,
-        leaked_blocks: leaked.count, failures, largest, from_ns: model.start, to_ns: model.end,
+        leaked_blocks: leaked.count, failures: failed.length, largest, from_ns: model.start, to_ns: model.end,
         held_bytes: model.held ? model.held.reduce((most, one) => Math.max(most, one), 0) : null,
       };
     },
@@ -50,6 +50,9 @@ function viewQueries(page) {
     flame: () => flame.boxes.map(({ node, x, y, width }) => ({ path: node.path, nbytes: node.nbytes, x, y, width })),
     table: () => tables.rows.slice(),
     frames: () => usage.frames,
+    pictures: () => usage.pictures,
+    bands: () => usage.bandsFacts(),
+    blockAt: (x, y) => usage.blockAt(x, y),
     goTo: (event) => page.goTo(event),
     select: (block) => page.select(block),
     zoom: (from, to) => usage.zoom(from, to),

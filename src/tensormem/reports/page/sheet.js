@@ -1,5 +1,5 @@
-// Owns: a sheet of pixels that is written column by column: for pictures with more shapes than a canvas likes to draw.
-// Must not know: what the columns are of.
+// Owns: a sheet of pixels that is written box by box: for pictures with more shapes than a canvas likes to draw.
+// Must not know: what the boxes are of.
 
 function parseColor(color) {
   const number = parseInt(color.slice(1), 16);
@@ -18,18 +18,28 @@ class Sheet {
     this.height = height;
     this.image = new ImageData(width, height);
     this.pixels = new Uint32Array(this.image.data.buffer);
+    this.canvas = new OffscreenCanvas(width, height);
   }
 
-  /** Rows from `top` up to and without `bottom` of a column, in a packed colour. */
-  fill(column, top, bottom, color) {
+  /** The sheet, wiped, if it has that size; otherwise a new one. */
+  static blank(sheet, width, height) {
+    if (sheet?.width !== width || sheet.height !== height) return new Sheet(width, height);
+    sheet.pixels.fill(0);
+    return sheet;
+  }
+
+  /** Columns from `left` up to and without `right`, rows from `top` up to and without `bottom`, in a packed colour. */
+  fillBox(left, right, top, bottom, color) {
     const { pixels, width } = this;
-    for (let at = top * width + column, end = bottom * width + column; at < end; at += width) pixels[at] = color;
+    for (let row = top * width; row < bottom * width; row += width) {
+      if (right - left > 8) pixels.fill(color, row + left, row + right);
+      else for (let at = row + left; at < row + right; at += 1) pixels[at] = color;
+    }
   }
 
   /** Lays it on a canvas, over what is there. */
   layOn(context, left, top, width, height) {
-    const canvas = new OffscreenCanvas(this.width, this.height);
-    canvas.getContext("2d").putImageData(this.image, 0, 0);
-    context.drawImage(canvas, left, top, width, height);
+    this.canvas.getContext("2d").putImageData(this.image, 0, 0);
+    context.drawImage(this.canvas, left, top, width, height);
   }
 }

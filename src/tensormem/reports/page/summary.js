@@ -1,6 +1,6 @@
 // Owns: the extremes of any range of a column, without looking at all of it. Must not know: what the column is of.
 
-const STRIDE = 256; // events under one summary, and between two check points of a grouping
+const STRIDE = 64; // events under one summary and between two check points of a grouping, blocks passed over at once
 
 /** The highest and lowest places of a column, piece by piece, so that a range of a million is a few hundred steps. */
 class Summary {

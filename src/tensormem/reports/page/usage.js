@@ -48,11 +48,11 @@ class UsageView extends UsagePicture {
       `${formatBytes(model.totalAt(at))} in use${held}`,
     ];
     const block = this.blockAt(x, y);
+    const rest = block < 0 ? this.bands?.restAt(...this.pixelAt(x, y)) : null;
+    const group = this.groupAt(at, y);
     if (block >= 0) lines.push(page.blockTitle(block));
-    else {
-      const group = this.groupAt(at, y);
-      if (group >= 0) lines.push(`${page.grouping.names[group]}: ${formatBytes(page.grouping.at(at)[group])}`);
-    }
+    else if (rest) lines.push(`smaller blocks, ${rest.name}: ${formatBytes(rest.nbytes)} together`);
+    else if (group >= 0) lines.push(`${page.grouping.names[group]}: ${formatBytes(page.grouping.at(at)[group])}`);
     return lines;
   }
 
@@ -68,8 +68,18 @@ class UsageView extends UsagePicture {
 
   /** The block under a point, when blocks are drawn one by one; otherwise -1. */
   blockAt(x, y) {
-    if (this.page.grouping.by !== "block" || !this.bands) return -1;
-    return this.bands.at(Math.floor((x - this.plot.left) * this.ratio), Math.floor((y - this.plot.top) * this.ratio));
+    return this.bands ? this.bands.at(...this.pixelAt(x, y)) : -1;
+  }
+
+  /** What the last picture block by block was made of; null when it was another. */
+  bandsFacts() {
+    if (!this.bands) return null;
+    const { sheet, boxes, steps, places, order } = this.bands;
+    return { columns: sheet.width, rows: sheet.height, blocks: places.length, visited: order.visited, boxes, steps };
+  }
+
+  pixelAt(x, y) {
+    return [x - this.plot.left, y - this.plot.top].map((side) => Math.floor(side * this.ratio));
   }
 
   leave() {

@@ -87,18 +87,28 @@ class AxisView extends CanvasView {
     return this.model.eventAfter(Math.floor(value) + 1) - 1;
   }
 
-  /** For every column of real pixels: the events after which the most and the least was out. */
-  columnsOf(summary, width) {
+  /** The first event of every column of real pixels, and the one behind the last. */
+  edgesOf(width) {
+    const edges = new Int32Array(width + 1);
+    const step = (this.to - this.from) / width;
+    edges[0] = this.eventAfter(this.from);
+    for (let column = 1; column < width; column += 1) {
+      edges[column] = Math.max(this.eventAfter(this.from + step * column), edges[column - 1]);
+    }
+    const last = this.eventAfter(this.to + (this.axis === "time" ? 1e-3 : 0));
+    edges[width] = Math.max(last, edges[width - 1]);
+    return edges;
+  }
+
+  /** For every column between two edges: the events after which the most and the least was out. */
+  columnsOf(summary, edges) {
+    const width = edges.length - 1;
     const high = new Int32Array(width);
     const low = new Int32Array(width);
-    const step = (this.to - this.from) / width;
-    let first = this.eventAfter(this.from);
     for (let column = 0; column < width; column += 1) {
-      const next = column === width - 1 ? this.eventAfter(this.to + (this.axis === "time" ? 1e-3 : 0))
-        : this.eventAfter(this.from + step * (column + 1));
+      const [first, next] = [edges[column], edges[column + 1]];
       high[column] = low[column] = first - 1;
       if (next > first) this.widen(summary, column, first, next, high, low);
-      first = Math.max(first, next);
     }
     return { high, low };
   }

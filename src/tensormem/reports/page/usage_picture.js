@@ -22,28 +22,41 @@ class UsagePicture extends AxisView {
     const key = [this.canvas.width, this.canvas.height, this.from, this.to, this.axis, page.look].join();
     if (key === this.pictureKey) return;
     this.pictureKey = key;
-    this.picture = new OffscreenCanvas(this.canvas.width, this.canvas.height);
-    const context = this.picture.getContext("2d");
+    this.pictures = (this.pictures ?? 0) + 1;
+    const context = this.blankPicture();
     context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
     const width = Math.round(plot.width * this.ratio);
-    const columns = this.columnsOf(model.summary, width);
+    const edges = this.edgesOf(width);
+    const columns = this.columnsOf(model.summary, edges);
     const shown = model.lines.filter((line) => page.shows(line.name));
-    const lines = shown.map((line) => ({ ...line, ...this.columnsOf(line.summary, width) }));
+    const lines = shown.map((line) => ({ ...line, ...this.columnsOf(line.summary, edges) }));
     this.top = this.topOf(columns, lines);
     this.drawGrid(context);
     if (page.selected >= 0) this.drawSpan(context, page.selected);
-    const sheet = new Sheet(width, Math.round(plot.height * this.ratio));
-    if (page.grouping.by === "block") this.bands = drawBlockBands(this, sheet, columns);
-    else this.drawGroups(sheet, columns);
+    const sheet = (this.sheet = Sheet.blank(this.sheet, width, Math.round(plot.height * this.ratio)));
+    this.bands = page.grouping.by === "block" ? new BlockBands(this, sheet, columns) : null;
+    if (!this.bands) this.drawGroups(sheet, columns);
     sheet.layOn(context, plot.left, plot.top, plot.width, plot.height);
     for (const { high, values, isCounter } of lines) {
       this.drawLine(context, high, values, theme.colors.ink, isCounter ? [1.5, 3] : [5, 4], 1.2);
     }
     if (page.found) {
-      const { high } = this.columnsOf(page.found.summary, width);
+      const { high } = this.columnsOf(page.found.summary, edges);
       this.drawLine(context, high, page.found.total, theme.colors.accent, [], 2);
     }
     this.drawAxis(context);
+  }
+
+  blankPicture() {
+    const { width, height } = this.canvas;
+    if (this.picture?.width !== width || this.picture.height !== height) {
+      this.picture = new OffscreenCanvas(width, height);
+      return this.picture.getContext("2d");
+    }
+    const context = this.picture.getContext("2d");
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, width, height);
+    return context;
   }
 
   topOf({ high }, lines) {
@@ -95,7 +108,7 @@ class UsagePicture extends AxisView {
     for (let group = 0; group < values.length; group += 1) {
       sum += values[group];
       const top = Math.min(Math.max(sheet.height - Math.round((sum * sheet.height) / this.top), 0), bottom);
-      sheet.fill(column, top, bottom, colors[group]);
+      sheet.fillBox(column, column + 1, top, bottom, colors[group]);
       bottom = top;
     }
   }
@@ -181,13 +194,11 @@ class UsagePicture extends AxisView {
   }
 
   drawFailures(context) {
-    const { kind } = this.model.events;
-    if (!this.model.failures) return;
+    const [first, end] = [this.eventAfter(this.from), this.eventAfter(this.to)];
     context.fillStyle = theme.colors.alarm;
     let last = -9;
-    const end = this.eventAfter(this.to);
-    for (let event = this.eventAfter(this.from); event < end; event += 1) {
-      if (kind[event] !== FAIL) continue;
+    for (const event of this.model.failed) {
+      if (event < first || event >= end) continue;
       const x = this.xOfEvent(event);
       if (x - last < 3) continue;
       last = x;
