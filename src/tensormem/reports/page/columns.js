@@ -67,20 +67,28 @@ function taken(column, rows) {
   return result;
 }
 
-/** {count, time, address, ..., thread}: one array each. */
+/** {count, time, address, ..., thread}: one array each. Behind the `count` events come the allocations of blocks that
+ * were out when the window began. */
 async function readColumns({ head, planes }) {
-  const where = new Map(head.planes.map((number, place) => [number, place * head.events]));
+  const length = head.events + head.carried_blocks;
+  const where = new Map(head.planes.map((number, place) => [number, place * length]));
   const columns = {};
   for (const field of FIELDS) {
-    columns[field[0]] = readColumn(planes, where, head.events, field);
+    columns[field[0]] = readColumn(planes, where, length, field);
     await pause();
   }
-  columns.thread = readThreads(head.threads, head.events);
-  const rows = rowsByTime(columns.time, head.window);
+  columns.thread = readThreads(head.threads, length);
+  let rows = rowsByTime(columns.time.subarray(0, head.events), head.window);
+  if (rows && head.carried_blocks) {
+    const all = new Uint32Array(rows.length + head.carried_blocks);
+    all.set(rows);
+    for (let place = 0; place < head.carried_blocks; place += 1) all[rows.length + place] = head.events + place;
+    rows = all;
+  }
   for (const name of rows ? Object.keys(columns) : []) {
     columns[name] = taken(columns[name], rows);
     await pause();
   }
-  columns.count = columns.time.length;
+  columns.count = columns.time.length - head.carried_blocks;
   return columns;
 }

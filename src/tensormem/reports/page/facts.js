@@ -119,14 +119,17 @@ function drawSelection(root, page) {
   const span = model.end - model.start;
   const isOut = model.blocks.end[selected] >= model.count;
   const start = model.blocks.start[selected];
+  const lived = formatSpan(model.endOf(selected) - model.startOf(selected), model.unit);
+  const moment = model.isDated(selected) ? formatMoment(model.startOf(selected), model.unit, span) : "";
+  const began = [moment, start < 0 ? "before the window" : ""].filter(Boolean).join(", ");
   const facts = factList([
     ["size", `${formatBytes(model.bytesOf(selected))} (${formatCount(model.bytesOf(selected))} B)`],
     ["tag", model.tagName(events.tag[event])],
     ["resource", model.ownerName(event)],
     ["address", events.address[event] ? formatAddress(events.address[event]) : ""],
-    ["began", start < 0 ? "before the window" : formatMoment(model.startOf(selected), model.unit, span)],
+    ["began", began],
     ["ended", isOut ? "never" : formatMoment(model.endOf(selected), model.unit, span)],
-    ["lived", formatSpan(model.endOf(selected) - model.startOf(selected), model.unit)],
+    ["lived", `${model.isDated(selected) ? "" : "more than "}${lived}`],
     ["thread", model.threadName(events.thread[event])],
     ["stream", events.stream[event] ? formatCount(events.stream[event]) : ""],
     ["generation", formatCount(events.generation[event])],

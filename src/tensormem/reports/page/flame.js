@@ -97,8 +97,18 @@ class FlameView extends CanvasView {
       sum.count += 1;
     }
     for (const { block, nbytes, count } of sums.values()) this.grow(this.pathOf(block), nbytes, count);
+    if (this.of !== "all") this.growUnknown();
     this.focus = this.current = this.root;
     this.invalidate();
+  }
+
+  /** What was out all through a window, and is known by its resource alone. */
+  growUnknown() {
+    const { model } = this;
+    for (const [resource, { nbytes, count }] of model.older) {
+      const owner = [model.spaceName(resource), model.resourceName(resource), "before the window, tag unknown"];
+      this.grow(this.by === "stack" ? ["before the window, calls unknown"] : owner, nbytes, count);
+    }
   }
 
   grow(path, nbytes, count) {

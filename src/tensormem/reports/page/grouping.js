@@ -17,14 +17,14 @@ class Grouping {
     const { model } = this;
     const { resource, tag, nbytes } = model.events;
     if (by === "tag" || by === "size") {
-      const older = [...model.older.values()].reduce((sum, size) => sum + size, 0);
+      const older = model.unknown.nbytes;
       const text = by === "tag" ? (key) => key : (key) => `of ${formatBytes(key)}`;
-      const nameOf = (key) => (key === OLDER ? "from before the window" : text(key));
+      const nameOf = (key) => (key === OLDER ? `before the window, ${by} unknown` : text(key));
       const keyOf = by === "tag" ? (event) => model.tagName(tag[event]) : (event) => nbytes[event];
       return { keyOf, nameOf, older: older ? [[OLDER, older]] : [] };
     }
     const name = by === "space" ? (id) => model.spaceName(id) : (id) => model.resourceName(id);
-    const older = [...model.older].map(([id, nbytes]) => [name(id), nbytes]);
+    const older = [...model.older].map(([id, { nbytes }]) => [name(id), nbytes]);
     return { keyOf: (event) => name(resource[event]), nameOf: (key) => key, older };
   }
 

@@ -78,12 +78,14 @@ class Model {
     let traffic = 0;
     for (const one of kind) if (one === ALLOCATE || one === DEALLOCATE) traffic += 1;
     // `event` tells of the block; `start` and `end` are events too: -1 is before the window, the count is never.
+    // What tells of a block that was out when the window began has a row behind those of the events.
     const blocks = {
       count: 0, event: new Int32Array(traffic), start: new Int32Array(traffic), end: new Int32Array(traffic),
     };
     this.blocks = blocks;
     this.blockOf = new Int32Array(this.count).fill(-1);
     const table = new BlockTable(this.events, blocks, traffic);
+    for (let row = this.count; row < kind.length; row += 1) this.addBlock(row, -1, this.count, table);
     await this.forEach((event) => {
       if (kind[event] === ALLOCATE) this.addBlock(event, event, this.count, table);
       else if (kind[event] === DEALLOCATE) this.endBlock(event, table);
@@ -96,7 +98,7 @@ class Model {
     this.blocks.event[block] = event;
     this.blocks.start[block] = start;
     this.blocks.end[block] = end;
-    this.blockOf[event] = block;
+    if (event < this.count) this.blockOf[event] = block;
     if (table) table.slots[table.slot(event)] = block;
   }
 
@@ -106,7 +108,7 @@ class Model {
       this.blocks.end[block] = event;
       this.blockOf[event] = block;
     } else if (this.start > 0) {
-      this.addBlock(event, -1, event, null); // it began before the window; in a whole trace, before the recording
+      this.addBlock(event, -1, event, null); // it began before the window, too long ago to be known
     }
   }
 
@@ -115,7 +117,7 @@ class Model {
     const { blockOf } = this;
     this.older = this.olderByResource();
     let out = 0;
-    for (const size of this.older.values()) out += size;
+    for (const { nbytes: size } of this.older.values()) out += size;
     for (const block of this.begunBefore()) out += this.bytesOf(block);
     this.before = out;
     this.total = new Float64Array(this.count);
@@ -134,7 +136,7 @@ class Model {
     this.summary = new Summary(this.total);
   }
 
-  /** Program blocks that were out when the window began and ended in it. */
+  /** Program blocks that were out when the window began, as far as they are known. */
   *begunBefore() {
     if (this.start === 0) return;
     for (let block = 0; block < this.blocks.count; block += 1) {
@@ -142,15 +144,27 @@ class Model {
     }
   }
 
-  /** What was out before the window began and stayed out all through it: only its resource is known. */
+  /** What else was out then and stayed all through the window: {nbytes, count} by resource, which is all that is known. */
   olderByResource() {
-    const older = new Map(this.head.carried.map(([resource, nbytes]) => [resource, nbytes]));
+    const older = new Map(this.head.carried.map(([resource, nbytes, count]) => [resource, { nbytes, count }]));
     for (const block of this.begunBefore()) {
-      const resource = this.events.resource[this.blocks.event[block]];
-      older.set(resource, (older.get(resource) ?? 0) - this.bytesOf(block));
+      const found = older.get(this.events.resource[this.blocks.event[block]]);
+      if (!found) continue;
+      found.nbytes -= this.bytesOf(block);
+      found.count -= 1;
     }
-    for (const [resource, nbytes] of older) if (nbytes <= 0) older.delete(resource);
+    for (const [resource, { nbytes }] of older) if (nbytes <= 0) older.delete(resource);
     return older;
+  }
+
+  /** {nbytes, count} of all of that. */
+  get unknown() {
+    const sum = { nbytes: 0, count: 0 };
+    for (const { nbytes, count } of this.older.values()) {
+      sum.nbytes += nbytes;
+      sum.count += Math.max(count, 0);
+    }
+    return sum;
   }
 
   /** What those at the bottom have of the system: mapped pages, and blocks of resources that map none. */
@@ -220,9 +234,13 @@ class Model {
     return this.events.depth[this.blocks.event[block]];
   }
 
+  /** Whether it is known when a block began: it may have been too long before the window. */
+  isDated(block) {
+    return this.blocks.start[block] >= 0 || this.blocks.event[block] >= this.count;
+  }
+
   startOf(block) {
-    const event = this.blocks.start[block];
-    return event < 0 ? this.start : this.events.time[event];
+    return this.isDated(block) ? this.events.time[this.blocks.event[block]] : this.start;
   }
 
   endOf(block) {

@@ -74,11 +74,19 @@ class Page {
       const range = `${from} to ${to} of ${formatSpan(whole, unit)}`;
       const advice = this.isServed ? "; draw over it for another window." : ".";
       says.push(`This shows ${head.window[2]}: ${range}. The strip below the chart is the whole trace${advice}`);
+      says.push(this.saysUnknown());
     }
     if (!head.complete) says.push("The recording was cut off: its process was killed.");
     if (head.dropped) says.push(`${formatCount(head.dropped)} events were lost while it was recorded.`);
     if (!this.model.count) says.push("The trace is empty.");
-    this.say(says.join(" "));
+    this.say(says.filter(Boolean).join(" "));
+  }
+
+  /** What of the usage is not known block by block, because it began too long before the window. */
+  saysUnknown() {
+    const { nbytes, count } = this.model.unknown;
+    if (!nbytes) return "";
+    return `${formatBytes(nbytes)} in ${plural(count, "block")} from long before it are known by their resource alone.`;
   }
 
   say(text, isBad = false) {

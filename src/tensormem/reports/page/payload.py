@@ -15,9 +15,10 @@ import zlib
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from tensormem.reports.page.carried import MOST_LOOKED_BACK, Carried, carried_into
 from tensormem.reports.page.overview import overview_of
 from tensormem.reports.page.windows import Window, window_of
-from tensormem.trace import Event, EventKind, Trace
+from tensormem.trace import Event, Trace
 from tensormem.trace.file import TraceFile
 from tensormem.trace.format import EVENT, EVENT_BYTES, KINDS
 
@@ -41,8 +42,9 @@ class Payload(NamedTuple):
     window: Window
 
 
-def payload_of(trace: Trace, window: Window | None = None) -> Payload:
-    """The bytes of a page's data, for a window of a trace or for as much of it as a page can show.
+def payload_of(trace: Trace, window: Window | None = None, *, look_back: int = MOST_LOOKED_BACK) -> Payload:
+    """The bytes of a page's data, for a window of a trace or for as much of it as a page can show; behind the events of
+    a window come the allocations of blocks that were out when it began, found among so many events before it.
 
     >>> import pathlib, tempfile
     >>> import tensormem as tm
@@ -59,9 +61,13 @@ def payload_of(trace: Trace, window: Window | None = None) -> Payload:
     else:
         parts = [(named.thread(event), named.record(event)) for event in trace.store.events(*window[:2])]
     count = sum(len(records) for _, records in parts) // EVENT_BYTES
+    carried = carried_into(trace, window.start_ns, look_back=look_back)
+    parts += carried.records
+    parts += [(named.thread(event), named.record(event)) for event in carried.events]
     planes = _planes(b"".join(records for _, records in parts))
+    rows = {"events": count, "planes": sorted(planes), "threads": _runs(parts)}
     head = json.dumps(
-        _head(trace, window, named) | {"events": count, "planes": sorted(planes), "threads": _runs(parts)},
+        _head(trace, window, named) | _carried(carried) | rows,
         ensure_ascii=False,
         separators=(",", ":"),
     ).encode("utf-8", "replace")
@@ -129,7 +135,6 @@ def _head(trace: Trace, window: Window, named: _Named) -> dict[str, Any]:
         "duration_ns": trace.duration_ns,
         "wall_ns": trace.wall_ns,
         "window": [window.start_ns, window.end_ns, window.why],
-        "carried": _carried(trace, window.start_ns),
         "overview": None if overview is None else [overview.times_ns, overview.totals],
         "tags": [[number, text] for text, number in named.tags.items()] or list(names.tags.items()),
         "thread_names": [(number, f"thread {thread}") for thread, number in named.threads.items()]
@@ -140,15 +145,5 @@ def _head(trace: Trace, window: Window, named: _Named) -> dict[str, Any]:
     }
 
 
-def _carried(trace: Trace, start_ns: int) -> list[tuple[int, int, int]]:
-    """(resource, bytes, blocks) that the program had out when the window began."""
-    if not start_ns:
-        return []
-    taken_ns, totals = trace.store.totals(start_ns)
-    out = {resource: pair for (resource, outermost), pair in totals.items() if outermost}
-    for event in trace.store.events(taken_ns, start_ns):
-        if event.depth == 0 and event.kind in (EventKind.ALLOCATE, EventKind.DEALLOCATE):
-            sign = 1 if event.kind is EventKind.ALLOCATE else -1
-            nbytes, blocks = out.get(event.resource, (0, 0))
-            out[event.resource] = nbytes + sign * event.nbytes, blocks + sign
-    return [(resource, nbytes, blocks) for resource, (nbytes, blocks) in out.items()]
+def _carried(carried: Carried) -> dict[str, Any]:
+    return {"carried": carried.totals, "carried_blocks": len(carried.records) + len(carried.events)}
