@@ -22,7 +22,9 @@ EVENTS = (100_000, 1_000_000)
 ROUNDS = 5
 LIVE = 500
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-_PAN = """async () => {
+_PAN = """async (by) => {
+  if (by) tensormem.stackBy(by);
+  document.getElementById("zoom-all").click();
   const { from, to } = tensormem.state();
   const span = (to - from) / 4;
   const times = [];
@@ -88,6 +90,7 @@ def figures(peer: str, case: int, page: Page, make: Callable[[Path], bytes], tra
     values["load_s"] = summarise([load(page, html) for _ in range(ROUNDS)]).median_ns
     if peer == "tensormem":
         values["pan_ms"] = float(page.evaluate(_PAN))
+        values["blocks_ms"] = float(page.evaluate(_PAN, "block"))
     return Row(peer, case, values)
 
 
@@ -109,13 +112,15 @@ QUESTION = Question(
     title="The page of a trace: writing, opening, moving",
     asks="A recording of a pool with 500 live blocks of 24 tags, as one HTML file. Written: from the recording to the "
     "file. Opened: from navigation to the first drawn frame in headless Chromium, from file://. Moved: one frame of "
-    "moving a quarter of the chart. The peer has the same events as JSON and draws nothing.",
+    "moving a quarter of the chart, stacked by group and block by block. The peer has the same events as JSON and "
+    "draws nothing.",
     case_label="events",
     metrics=[
         Metric("load_s", "open (s)"),
         Metric("write_s", "write (s)"),
         Metric("mb", "size (MB)"),
         Metric("pan_ms", "move, per frame (ms)"),
+        Metric("blocks_ms", "move block by block (ms)"),
     ],
     measure=measure,
     packages=("tensormem", "playwright"),

@@ -94,13 +94,18 @@ def test_zoomed_in_every_block_is_where_its_bytes_are(serving: OpenedPage, recor
     assert serving.ask("blockAt(...argument)", [serving.ask("xOf(argument)", first + 0.5), 5]) == -1
 
 
+def crowd(path: Path, *, large: int) -> Path:
+    """Forty thousand small blocks that are out at once, and a few large ones."""
+    rows = [f"large-{number},{number * 10},{number * 10 + 100},1048576" for number in range(large)]
+    small = [f"small-{number},{number // 400},{200 + number // 400},256" for number in range(40_000)]
+    return text_trace(path, *rows, *small)
+
+
 def test_blocks_lower_than_a_pixel_are_one_band_for_each_group(show: Show, tmp_path: Path) -> None:
-    small = [f"small-{number},{number // 50},{200 + number // 50},2048" for number in range(5000)]
-    large = [f"large-{number},{number * 10},{number * 10 + 100},1048576" for number in range(10)]
-    page = block_by_block(show(text_trace(tmp_path / "mixed.csv", *large, *small)))
+    page = block_by_block(show(crowd(tmp_path / "mixed.csv", large=10)))
     facts = page.ask("bands()")
     assert facts["blocks"] == 10 and facts["boxes"] <= facts["columns"] * facts["rows"]
-    oldest = next(block for block in range(5010) if page.ask("block(argument)", block)["tag"] == "large-0")
+    oldest = next(block for block in range(40_010) if page.ask("block(argument)", block)["tag"] == "large-0")
     x = page.ask("xOf(argument)", page.ask("eventAt(50)"))
     box = page.page.locator("#usage").bounding_box()
     assert box is not None
@@ -113,12 +118,24 @@ def test_blocks_lower_than_a_pixel_are_one_band_for_each_group(show: Show, tmp_p
 
 
 def test_a_selected_block_has_a_band_however_small_it_is(show: Show, tmp_path: Path) -> None:
-    rows = [f"small-{number},{number // 50},{200 + number // 50},64" for number in range(5000)]
-    page = block_by_block(show(text_trace(tmp_path / "small.csv", *rows)))
+    page = block_by_block(show(crowd(tmp_path / "small.csv", large=0)))
     before = page.ask("bands()")["blocks"]
     page.ask("select(2500)")
     page.settle()
     assert page.ask("bands()")["blocks"] == before + 1
+
+
+def test_the_map_of_a_crowd_draws_a_pixel_once(show: Show, tmp_path: Path) -> None:
+    page = show(crowd(tmp_path / "small.csv", large=0))
+    page.ask("goTo(tensormem.eventAt(150))")
+    page.settle()
+    shown = page.ask("map()")
+    assert (shown["blocks"], shown["nbytes"]) == (40_000, 40_000 * 256)
+    canvas = page.page.locator("#addresses").bounding_box()
+    assert canvas is not None and shown["boxes"] <= canvas["width"] * canvas["height"] / 11
+    (place, *_) = page.ask("where(20000)")
+    page.page.mouse.click(canvas["x"] + place["x"] + place["width"] / 2, canvas["y"] + place["y"] + 3)
+    assert page.ask("where(argument)", page.ask("state()")["selected"])[0]["x"] == pytest.approx(place["x"], abs=1)
 
 
 def test_the_work_of_a_picture_of_a_million_events_is_that_of_its_pixels(show: Show, long_trace: Path) -> None:

@@ -19,13 +19,15 @@ class AddressMapView extends CanvasView {
   open(model) {
     this.addresses = new Addresses(model);
     this.model = model;
+    this.state = null;
   }
 
   draw(context) {
     this.pieces = [];
+    this.boxes = 0;
     if (!this.model?.count) return this.say("No blocks.");
     const event = this.page.moment;
-    this.state = this.addresses.at(event);
+    if (this.state?.event !== event) this.state = { event, ...this.addresses.at(event) };
     const rows = this.state.regions.length ? this.layOut(this.state.regions) : [];
     this.page.stateChanged(this.state, this.addresses.isKnown);
     if (!rows.length) return this.say("Nothing is out at this moment.");
@@ -112,6 +114,7 @@ class AddressMapView extends CanvasView {
 
   drawBlocks(context, piece, y) {
     const scale = piece.width / (piece.end - piece.start);
+    const pixel = 1 / this.ratio;
     let drawn = -1;
     for (let at = this.firstBehind(piece); at < piece.region.blocks.length; at += 1) {
       const block = piece.region.blocks[at];
@@ -119,8 +122,14 @@ class AddressMapView extends CanvasView {
       if (start >= piece.end) break;
       const left = piece.x + Math.max(start - piece.start, 0) * scale;
       const right = piece.x + Math.min((start + this.model.bytesOf(block) - piece.start) * scale, piece.width);
-      if (right < drawn + 0.4 && !this.isMarked(block)) continue; // many on one pixel: one of them is enough
+      if (right < drawn + pixel) {
+        // Many on one pixel: one of them is enough, and the others are not looked at.
+        const behind = piece.start + (drawn + pixel - piece.x) / scale;
+        at = Math.max(this.firstBehind({ region: piece.region, start: behind }) - 1, at);
+        continue;
+      }
       drawn = right;
+      this.boxes += 1;
       context.globalAlpha = this.page.isDimmedBlock(block) ? 0.2 : 1;
       context.fillStyle = this.page.colorOf(block);
       const gap = right - left > 4 ? 1 : 0;
@@ -131,10 +140,6 @@ class AddressMapView extends CanvasView {
       }
     }
     context.globalAlpha = 1;
-  }
-
-  isMarked(block) {
-    return block === this.page.selected;
   }
 
   /** The place of the first block of a region that ends behind the beginning of a piece. */

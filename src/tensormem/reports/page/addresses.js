@@ -21,6 +21,11 @@ class Addresses {
     // In that order too, because every step looks at all of them.
     this.begins = taken(blocks.start, this.order);
     this.ends = taken(blocks.end, this.order);
+    this.starts = taken(this.start, this.order);
+    this.sizes = Float64Array.from(this.order, (block) => model.bytesOf(block));
+    this.depths = Uint8Array.from(this.order, (block) => model.depthOf(block));
+    this.invented = this.isKnown ? null : new Float64Array(blocks.count);
+    [this.mine, this.held, this.loose] = Array.from({ length: 3 }, () => new Uint32Array(blocks.count));
   }
 
   /** Every mapped piece of address range with the events of its beginning and end. */
@@ -54,23 +59,24 @@ class Addresses {
     return left;
   }
 
-  /** The state after an event: {regions, blocks, nbytes, holes}. */
+  /** The state after an event: {regions, blocks, nbytes, holes}; good until it is asked again. */
   at(event) {
-    const { model } = this;
-    const mine = [];
     const containers = [];
+    let count = 0;
+    let nbytes = 0;
     for (let place = 0; place < this.order.length; place += 1) {
       if (this.begins[place] > event || this.ends[place] <= event) continue;
-      const block = this.order[place];
-      if (model.depthOf(block) === 0) mine.push(block);
-      else containers.push(this.containerOf(block));
+      if (this.depths[place] === 0) {
+        this.mine[count++] = place;
+        nbytes += this.sizes[place];
+      } else containers.push(this.containerOf(this.order[place]));
     }
+    const mine = this.mine.subarray(0, count);
     for (const page of this.pages) {
       if (page.from <= event && event < page.to) containers.push({ ...page, isPage: true });
     }
-    const regions = this.isKnown ? this.place(mine, joined(containers)) : this.endToEnd(mine);
+    const regions = this.isKnown ? this.place(mine, nbytes, joined(containers)) : this.endToEnd(mine);
     const held = regions.reduce((sum, region) => sum + region.end - region.start, 0);
-    const nbytes = mine.reduce((sum, block) => sum + model.bytesOf(block), 0);
     return { regions, blocks: mine.length, nbytes, holes: Math.max(held - nbytes, 0) };
   }
 
@@ -80,42 +86,49 @@ class Addresses {
     return { start, end: start + model.bytesOf(block), resource: model.events.resource[model.blocks.event[block]] };
   }
 
-  /** Blocks into the regions that hold them; those that lie in none make regions with their neighbours. */
-  place(mine, regions) {
-    const { model } = this;
-    const total = mine.reduce((sum, block) => sum + model.bytesOf(block), 0);
+  /** Blocks into the regions that hold them; those that lie in none make regions with their neighbours. They come by
+   * address, so those of a region follow one another: its blocks are a part of a longer array. */
+  place(mine, total, regions) {
     const near = Math.max(2 ** 18, total / 64);
     const loose = [];
-    let at = 0;
-    for (const block of mine) {
-      const [start, end] = [this.start[block], this.start[block] + model.bytesOf(block)];
+    let [at, held, apart] = [0, 0, 0];
+    for (const place of mine) {
+      const start = this.starts[place];
+      const end = start + this.sizes[place];
       while (at < regions.length && regions[at].end <= start) at += 1;
       const region = regions[at];
       if (region && region.start <= start && end <= region.end) {
-        region.blocks.push(block);
+        region.first ??= held;
+        this.held[held++] = this.order[place];
+        region.behind = held;
         continue;
       }
-      const last = loose[loose.length - 1];
-      if (last && start - last.end <= near) {
-        last.blocks.push(block);
-        last.end = Math.max(last.end, end);
-      } else loose.push({ start, end, resource: 0, isLoose: true, pages: [], blocks: [block] });
+      let last = loose[loose.length - 1];
+      if (!last || start - last.end > near) {
+        last = { start, end, resource: 0, isLoose: true, pages: [], first: apart };
+        loose.push(last);
+      }
+      this.loose[apart++] = this.order[place];
+      last.behind = apart;
+      last.end = Math.max(last.end, end);
     }
+    for (const region of regions) region.blocks = this.held.subarray(region.first ?? 0, region.behind ?? 0);
+    for (const region of loose) region.blocks = this.loose.subarray(region.first, region.behind);
     return [...regions, ...loose].sort((one, two) => one.start - two.start);
   }
 
   endToEnd(mine) {
     let end = 0;
-    this.invented = new Map();
-    for (const block of mine) {
-      this.invented.set(block, end);
+    const blocks = mine.map((place) => this.order[place]);
+    for (const block of blocks) {
+      this.invented[block] = end;
       end += this.model.bytesOf(block);
     }
-    return mine.length ? [{ start: 0, end, resource: 0, isLoose: true, pages: [], blocks: mine }] : [];
+    return blocks.length ? [{ start: 0, end, resource: 0, isLoose: true, pages: [], blocks }] : [];
   }
 
   startOf(block) {
-    return this.isKnown ? this.start[block] : this.invented?.get(block) ?? 0;
+    return this.isKnown ? this.start[block] : this.invented[block];
   }
 }
 
@@ -126,7 +139,7 @@ function joined(containers) {
     const last = regions[regions.length - 1];
     const follows = last && (one.start < last.end || (one.isPage && last.isPage && one.start === last.end));
     if (!follows) {
-      regions.push({ ...one, blocks: [], pages: one.isPage ? [[one.start, one.end]] : [] });
+      regions.push({ ...one, pages: one.isPage ? [[one.start, one.end]] : [] });
       continue;
     }
     last.end = Math.max(last.end, one.end);

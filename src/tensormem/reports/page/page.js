@@ -205,7 +205,7 @@ class Page {
 
   /** The block before or behind the selected one, by address, among those of the moment. */
   selectBeside(step) {
-    const blocks = this.map.state?.regions.flatMap((region) => region.blocks) ?? [];
+    const blocks = this.map.state?.regions.flatMap((region) => [...region.blocks]) ?? [];
     if (!blocks.length) return;
     const at = blocks.indexOf(this.selected);
     this.select(blocks[at < 0 ? (step > 0 ? 0 : blocks.length - 1) : (at + step + blocks.length) % blocks.length]);

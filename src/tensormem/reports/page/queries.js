@@ -42,7 +42,7 @@ function viewQueries(page) {
     }),
     map() {
       const { blocks, nbytes, holes, regions } = map.state;
-      return { blocks, nbytes, holes, regions: regions.length };
+      return { blocks, nbytes, holes, regions: regions.length, boxes: map.boxes };
     },
     where: (block) => map.boxesOf(block),
     xOf: (event) => usage.xOfEvent(event),
