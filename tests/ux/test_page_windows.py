@@ -62,6 +62,17 @@ def test_lifetimes_from_before_a_window_are_known_by_name(show: Show, tmp_path: 
     assert shown_at(page, "tag", 50) == {"a": 16, "b": 8} and shown_at(page, "tag", 70) == {"a": 16}
 
 
+def test_a_window_without_events_still_knows_what_is_out(show: Show, tmp_path: Path) -> None:
+    page = show(text_trace(tmp_path / "steps.csv", "a,0,100,16", "b,5,30,8"), "--window", "40:80")
+    assert page.ask("summary()")["events"] == 0 and page.ask("usage('tag', -1)") == {"a": 16}
+    assert "No event falls into it" in page.page.locator("#notice").inner_text()
+    assert page.ask("map()")["blocks"] == 1 and page.errors == []
+    for key in ("ArrowRight", "p", "s", "+", "4", "]", "Escape"):
+        page.page.keyboard.press(key)
+    page.settle()
+    assert page.errors == []
+
+
 def test_what_is_too_long_ago_is_said_to_be_known_by_resource_alone(
     browser: Chromium, server_trace: Path, recording: Trace, tmp_path: Path
 ) -> None:

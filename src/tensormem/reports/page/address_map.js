@@ -25,7 +25,7 @@ class AddressMapView extends CanvasView {
   draw(context) {
     this.pieces = [];
     this.boxes = 0;
-    if (!this.model?.count) return this.say("No blocks.");
+    if (!this.model?.blocks.count) return this.say("No blocks.");
     const event = this.page.moment;
     if (this.state?.event !== event) this.state = { event, ...this.addresses.at(event) };
     const rows = this.state.regions.length ? this.layOut(this.state.regions) : [];
@@ -216,7 +216,7 @@ class AddressMapView extends CanvasView {
   }
 
   hover(x, y) {
-    const piece = this.model?.count ? this.pieceAt(x, y) : null;
+    const piece = this.model ? this.pieceAt(x, y) : null;
     if (!piece) return null;
     const block = this.blockAt(x, y);
     if (block >= 0) return [...this.page.blockLines(block), "click to select"];

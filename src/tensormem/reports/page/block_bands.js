@@ -107,8 +107,11 @@ class BlockBands {
 
   addBand(top, bottom, owner, fill) {
     const { run } = this;
-    const at = run.count++;
-    [run.tops[at], run.bottoms[at], run.owners[at], run.fills[at]] = [top, bottom, owner, fill];
+    run.tops[run.count] = top;
+    run.bottoms[run.count] = bottom;
+    run.owners[run.count] = owner;
+    run.fills[run.count] = fill;
+    run.count += 1;
   }
 
   paintRun(from, to) {

@@ -17,6 +17,7 @@ class BlockOrder {
     this.nbytes = Float64Array.from(this.block, (block) => model.bytesOf(block));
     this.classes = this.bySize();
     this.isChosen = new Uint32Array(Math.ceil(this.count / 32)); // a bit for each
+    this.found = new Uint32Array(this.count);
     this.visited = 0;
   }
 
@@ -59,9 +60,10 @@ class BlockOrder {
   }
 
   /** The places of blocks that are out after any of some events (which come in order), by when they began: all that
-   * have so many bytes, class after class of smaller ones while those are not more than `most`, and `also` a block. */
+   * have so many bytes, class after class of smaller ones while those are not more than `most`, and `also` a block.
+   * What it gives is good until it is asked again. */
   outAt(events, { nbytes, most, also }) {
-    const found = new Uint32Array(this.count);
+    const { found } = this;
     let smaller = 0;
     this.visited = 0;
     this.isChosen.fill(0);

@@ -78,7 +78,7 @@ class Page {
     }
     if (!head.complete) says.push("The recording was cut off: its process was killed.");
     if (head.dropped) says.push(`${formatCount(head.dropped)} events were lost while it was recorded.`);
-    if (!this.model.count) says.push("The trace is empty.");
+    if (!this.model.count) says.push(isWindow ? "No event falls into it." : "The trace is empty.");
     this.say(says.filter(Boolean).join(" "));
   }
 

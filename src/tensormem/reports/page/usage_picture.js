@@ -8,7 +8,7 @@ class UsagePicture extends AxisView {
   draw(context) {
     const { model } = this;
     if (!model || model.count === 0) {
-      this.say("No events in this trace.");
+      this.say(`No events in this ${model?.isWindow ? "window" : "trace"}.`);
       return;
     }
     this.drawPicture();
