@@ -14,7 +14,7 @@ from tensormem.trace import Event, EventKind, Trace
 from tensormem.trace.file import TraceFile
 from tensormem.trace.format import EVENT_BYTES
 
-MOST_LOOKED_BACK = 10_000_000  # events before a window: a few seconds
+MOST_LOOKED_BACK = 5_000_000  # events before a window: about two seconds
 MOST_BLOCKS = 200_000
 _ALLOCATE, _DEALLOCATE = 1, 2
 _PART = struct.Struct("<Q16xQ16xI8xB3x")  # time, generation, resource and kind of a record
