@@ -18,7 +18,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 # Line numbers are all that a report needs; full debug information would double the time to compile.
-TESTS = ("-Dpython_module=false", "-Dnative_tests=true", "-Dinvariants=3", "-Ddebug=false", "-Dcpp_args=-g1", "-Db_pch=true")
+TESTS = (
+    "-Dpython_module=false",
+    "-Dnative_tests=true",
+    "-Dinvariants=3",
+    "-Ddebug=false",
+    "-Dcpp_args=-g1",
+    "-Db_pch=true",
+)
 BENCH = ("-Dpython_module=false", "-Dnative_bench=true", "-Dbuildtype=release", "-Db_pch=true")
 
 
