@@ -14,9 +14,9 @@ import pytest
 
 import tensormem as tm
 from support.clusters import dask_cluster, eventually
-from support.dask_work import drop_kept, keep, make, page_address, stats_here, total
+from support.dask_work import drop_kept, handed_over, keep, make, page_address, stats_here, total
 from tensormem import errors
-from tensormem.distributed import Declaration, Node, cluster_stats, write_clocks
+from tensormem.distributed import Declaration, Node, WorkerStats, cluster_stats, write_clocks
 from tensormem.distributed import dask as tm_dask
 from tensormem.distributed.presence import members
 from tensormem.trace import merge
@@ -59,12 +59,6 @@ def test_the_workers_of_a_host_share_one_budget_and_a_refusal_names_them(client:
     assert client.run(os.getpid, workers=[second])[second] == pid, "the process lives on"
 
 
-def handed_over() -> int:
-    from tensormem.distributed.dask import handover
-
-    return handover.counts.collected
-
-
 def test_workers_that_are_set_up_hand_shared_memory_over_by_descriptor(client: Any, workers: list[str]) -> None:
     first, second = workers[:2]
     before = client.run(handed_over, workers=[second])[second]
@@ -100,6 +94,52 @@ def test_a_worker_that_is_short_spills_its_own_results_first(client: Any, worker
     assert client.gather(client.map(total, made, workers=[first], pure=False)) == [n * 16 * MIB for n in range(6)]
     pid = client.run(os.getpid, workers=[first])[first]
     assert {row.pid: row for row in cluster_stats(client).rows}[pid].evicted > 0
+
+
+def row_of(client: Any, worker: str) -> WorkerStats:
+    return WorkerStats.from_dict(client.run(stats_here, workers=[worker])[worker])
+
+
+def test_what_comes_over_a_connection_counts_as_long_as_it_lives(client: Any, workers: list[str]) -> None:
+    first, second = workers[:2]
+    made = client.submit(make, 3, 24 * MIB, workers=[first], pure=False)
+    small = client.submit(lambda: [make(1, 4096), {"deep": make(2, 8192)}], workers=[first], pure=False)
+    used = client.submit(lambda tensor, few: total(tensor), made, small, workers=[second], pure=False)
+    assert used.result(timeout=60) == 3 * 24 * MIB
+    row = row_of(client, second)
+    assert (row.used, row.received, row.owed) == (24 * MIB + 12288, 24 * MIB + 12288, 0)
+    assert row.live == row.used and row.peak >= row.used
+    assert row_of(client, first).received == 0
+    del made, used, small
+    # What `workers` then sees: the shares of both have gone back.
+
+
+def test_what_arrives_makes_others_spill_and_counts_then(client: Any, workers: list[str]) -> None:
+    first, second = workers[:2]
+    made = client.submit(make, 1, 20 * MIB, workers=[first], pure=False)
+    wanted = client.submit(make, 2, 20 * MIB, workers=[first], pure=False)
+    eventually(lambda: bool(made.done() and wanted.done()), "the tensors are there")
+    client.run(keep, 10 * MIB, workers=[second])
+    assert client.submit(total, wanted, workers=[second], pure=False).result(timeout=60) == 2 * 20 * MIB
+    rows = row_of(client, first), row_of(client, second)
+    assert (rows[1].used, rows[1].received, rows[1].owed) == (30 * MIB, 20 * MIB, 0)
+    assert rows[0].used <= 20 * MIB <= rows[0].spilled
+
+
+def test_an_input_that_does_not_fit_fails_its_task_and_the_workers_go_on(client: Any, workers: list[str]) -> None:
+    first, second = workers[:2]
+    made = client.submit(make, 5, 20 * MIB, workers=[first], pure=False)
+    eventually(lambda: bool(made.done()), "the tensor is there")
+    client.run(keep, 44 * MIB, workers=[second])
+    pid = client.run(os.getpid, workers=[second])[second]
+    refusal = client.submit(total, made, workers=[second], pure=False).exception(timeout=60)
+    assert isinstance(refusal, errors.NodeOutOfMemory)
+    assert (refusal.requested, refusal.total_free) == (20 * MIB, 0) and f"pid {pid}" in refusal.worker
+    row = row_of(client, second)
+    assert (row.used, row.received, row.owed) == (44 * MIB, 0, 0) and row.refusals and row.spilled >= 20 * MIB
+    client.run(drop_kept)
+    assert client.submit(total, made, workers=[second], pure=False).result(timeout=60) == 5 * 20 * MIB
+    assert row_of(client, second).received == 20 * MIB
 
 
 def test_the_heartbeat_and_the_page_of_a_worker_have_its_memory(client: Any, workers: list[str]) -> None:
@@ -140,7 +180,11 @@ def test_another_declaration_and_another_version_are_refused_and_change_nothing(
 
 def test_a_killed_worker_returns_its_share_and_its_successor_is_set_up(client: Any, workers: list[str]) -> None:
     first, second = workers[:2]
-    client.run(keep, 56 * MIB, workers=[first])
+    made = client.submit(make, 1, 8 * MIB, workers=[second], pure=False)
+    assert client.submit(total, made, workers=[first], pure=False).result(timeout=60) == 8 * MIB
+    client.run(keep, 48 * MIB, workers=[first])
+    assert row_of(client, first).used == 56 * MIB, "8 of them came over a connection"
+    del made
     pid = client.run(os.getpid, workers=[first])[first]
     os.kill(pid, signal.SIGKILL)
     eventually(lambda: not os.path.exists(f"/proc/{pid}"), "the killed worker has gone")

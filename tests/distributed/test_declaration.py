@@ -19,7 +19,7 @@ from tensormem import errors
 from tensormem.distributed import ClusterStats, Declaration, Node, NodeBudget, WorkerStack, WorkerStats, installed
 from tensormem.distributed.looking import node_rows
 from tensormem.distributed.presence import Presence, ask, entry, members
-from tensormem.distributed.worker_stack import install, uninstall
+from tensormem.distributed.process_stack import install, uninstall
 
 MIB = 1 << 20
 NODE = Node.here("test", f"node-of-{os.getpid()}")
@@ -63,7 +63,7 @@ def peer(declared: Declaration, work: str = "") -> Iterator[subprocess.Popen[str
         import sys
         import tensormem as tm
         from tensormem.distributed import Declaration, Node
-        from tensormem.distributed.worker_stack import install
+        from tensormem.distributed.process_stack import install
         stack = install(Declaration.from_json({declared.to_json()!r}), Node.here("test", {NODE.id!r}), "peer")
         """
     code = textwrap.dedent(program) + textwrap.dedent(work) + "\nprint('ready', flush=True)\nsys.stdin.readline()\n"
@@ -222,6 +222,52 @@ def test_a_worker_with_a_pool_gives_back_under_pressure_too() -> None:
     assert stack.relieve(MIB) > 0
     assert stack.stats().used == 0
     stack.close()
+
+
+@pytest.mark.parametrize("budget", ["8MiB", None])
+def test_received_memory_counts_with_the_blocks_and_what_does_not_fit_is_owed(budget: str | None) -> None:
+    stack = WorkerStack(Declaration(budget=budget, limit="6MiB", keep=0), NODE, "here")
+    kept = stack.received.take_in(bytearray(4 * MIB), 4 * MIB)
+    owing = stack.received.take_in(bytearray(3 * MIB), 3 * MIB)
+    stats = stack.stats()
+    assert (stats.used, stats.live, stats.received, stats.owed) == (4 * MIB, 4 * MIB, 4 * MIB, 3 * MIB)
+    for refused in (owing.pay, lambda: stack.resource.allocate("3MiB")):
+        with pytest.raises(errors.NodeOutOfMemory, match=r"here \(pid"):
+            refused()
+    with pytest.raises(errors.TenantInUse):
+        stack.close()
+    kept.release()
+    kept.release()
+    owing.pay()
+    owing.pay()
+    stats = stack.stats()
+    assert (stats.used, stats.received, stats.owed, stats.peak, stats.refusals) == (3 * MIB, 3 * MIB, 0, 4 * MIB, 2)
+    owing.release()
+    assert stack.stats().used == 0
+    stack.close()
+
+
+def test_received_memory_that_an_evictor_lets_go_makes_room() -> None:
+    stack = WorkerStack(Declaration(budget="8MiB", keep=0), NODE, "here")
+    kept = [stack.received.take_in(bytearray(2 * MIB), 2 * MIB) for _ in range(4)]
+    stack.on_pressure(lambda wanted: kept.pop().release())
+    stack.on_pressure(lambda wanted: kept.pop().release())
+    block = stack.resource.allocate("4MiB")
+    assert (len(kept), stack.stats().evicted, stack.stats().refusals) == (2, 4 * MIB, 0)
+    stack.resource.deallocate(block)
+    while kept:
+        kept.pop().release()
+    stack.close()
+
+
+def test_received_memory_that_outlives_its_stack_is_still_given_back() -> None:
+    declared = Declaration(budget="8MiB", keep=0)
+    stack = WorkerStack(declared, NODE, "here")
+    kept = stack.received.take_in(bytearray(MIB), MIB)
+    stack.close(force=True)
+    del stack
+    kept.release()
+    assert members(NODE.key) == []
 
 
 def test_a_node_that_is_full_says_so() -> None:

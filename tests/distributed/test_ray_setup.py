@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import tensormem as tm
 from support.clusters import RayCluster, eventually, ray_cluster
 from support.memory_servers import Server, allocate_in_a_task
 from tensormem import errors
@@ -126,6 +127,15 @@ def test_statistics_of_the_cluster_are_a_table_json_and_html(cluster: RayCluster
     assert "2 MiB" in str(stats) and "fragmentation" in str(stats)
     assert stats.as_dict()["workers"][stats.rows.index(row)]["used"] == 2 * MIB
     assert "<table>" in stats._repr_html_()
+    end(server)
+
+
+def test_what_is_got_from_the_object_store_is_the_stores_memory_and_does_not_count(cluster: RayCluster) -> None:
+    (server,) = servers(1)
+    assert ray.get(server.hold.remote(ray.put(tm.zeros(4 * MIB, "uint8")))) == (4 * MIB, True)
+    (pid, _) = ray.get(server.where.remote())
+    (row,) = [row for row in cluster_stats().rows if row.pid == pid]
+    assert (row.used, row.received, row.owed) == (0, 0, 0)
     end(server)
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import tensormem as tm
 from tensormem.distributed import installed
+from tensormem.distributed.dask import handover
 
 _kept: list[tm.Tensor] = []
 
@@ -27,6 +28,10 @@ def total(tensor: tm.Tensor) -> int:
 def stats_here() -> dict[str, Any] | None:
     stack = installed()
     return None if stack is None else stack.stats().as_dict()
+
+
+def handed_over() -> int:
+    return handover.counts.collected
 
 
 def page_address(dask_worker: Any) -> str:

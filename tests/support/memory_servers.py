@@ -31,6 +31,10 @@ class Server:
         self.kept.append(tm.empty(nbytes, "uint8"))
         return here().stats().used
 
+    def hold(self, tensor: tm.Tensor) -> tuple[int, bool]:
+        self.kept.append(tensor)
+        return tensor.nbytes, tensor.readonly
+
     def drop(self) -> None:
         self.kept.clear()
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from tensormem.distributed.cluster_node import Node
     from tensormem.distributed.cluster_table import ClusterStats
     from tensormem.distributed.declaration import Declaration, PoolKind
-    from tensormem.distributed.worker_stack import WorkerStack, installed
+    from tensormem.distributed.process_stack import installed
+    from tensormem.distributed.worker_stack import WorkerStack
     from tensormem.distributed.worker_stats import WorkerStats
 
 __all__ = [
@@ -36,12 +37,13 @@ __all__ = [
 # Where each name that is not a module comes from.
 _HOMES = {
     **dict.fromkeys(("Declaration", "PoolKind"), "declaration"),
-    **dict.fromkeys(("WorkerStack", "installed"), "worker_stack"),
     "ClusterStats": "cluster_table",
     "Node": "cluster_node",
     "NodeBudget": "budget",
+    "WorkerStack": "worker_stack",
     "WorkerStats": "worker_stats",
     **dict.fromkeys(("cluster_stats", "write_clocks"), "asking"),
+    "installed": "process_stack",
 }
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from tensormem.distributed.clocks import ClockOffset
 from tensormem.distributed.cluster_table import ClusterStats
-from tensormem.distributed.worker_stack import trace_name
+from tensormem.distributed.process_stack import trace_name
 from tensormem.errors import DistributedError
 
 __all__ = ["cluster_stats", "write_clocks"]

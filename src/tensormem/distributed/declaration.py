@@ -61,7 +61,7 @@ class Declaration:
     """Idle pages that a worker keeps for reuse; they count, and go first under pressure."""
     device: str = "host"
     statistics: bool = True
-    """Whether counts and peaks are kept."""
+    """Whether the blocks are counted, by a `StatisticsResourceAdaptor`."""
     tags: bool = False
     """Whether use is also counted by tag; it costs a little on every allocation."""
     trace: str | None = None

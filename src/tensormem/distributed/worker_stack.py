@@ -1,26 +1,25 @@
-"""Owns: the resource stack of a worker process: built from a declaration, made current, asked to give back, taken down.
+"""Owns: the resource stack of a worker: built from a declaration, asked to give back, taken down.
 
-There is one in a process. Must not know: engines; they bring the node, the names, and who can make room.
+Must not know: engines; they bring the node, the names, and who can make room.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import re
 import sys
 import threading
 import weakref
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from tensormem import _core
+from tensormem._core import TenantBudget, TenantBudgets
 from tensormem.distributed.budget import NodeBudget
 from tensormem.distributed.cluster_node import Node
 from tensormem.distributed.declaration import Declaration, PoolKind
+from tensormem.distributed.received import Received
 from tensormem.distributed.worker_stats import WorkerStats
-from tensormem.errors import NodeOutOfMemory, SetUpConflict, TenantInUse
+from tensormem.errors import NodeOutOfMemory, TenantInUse
 from tensormem.mr import (
     DeviceMemoryResource,
     ElasticMemoryResource,
@@ -29,16 +28,14 @@ from tensormem.mr import (
     PoolMemoryResource,
     StatisticsResourceAdaptor,
     TrackingResourceAdaptor,
-    get_per_device_resource,
-    set_current_device_resource,
 )
+from tensormem.pools import SharedBudget
 
-__all__ = ["WorkerStack", "install", "installed", "uninstall"]
+__all__ = ["WorkerStack"]
 
 Evictor = Callable[[int], object]
 _log = logging.getLogger(__name__)
 _lock = threading.RLock()
-_installed: WorkerStack | None = None
 
 
 class WorkerStack:
@@ -68,14 +65,16 @@ class WorkerStack:
 
     def _build(self) -> None:
         declared = self.declaration
-        self._pages = ElasticMemoryResource(
-            declared.device, budget=self.budget.shared, release_threshold=int(declared.keep)
-        )
+        # Where none was declared, one without a limit counts.
+        counting = self.budget.shared or TenantBudgets(sys.maxsize).register()
+        self._counting: SharedBudget | TenantBudget = counting
+        self._pages = ElasticMemoryResource(declared.device, budget=counting, release_threshold=int(declared.keep))
         self._pool = PoolMemoryResource(self._pages) if declared.pool is PoolKind.POOL else None
         top: DeviceMemoryResource = self._pages if self._pool is None else self._pool
         self._limiting = None
         if declared.limit_bytes is not None:
             top = self._limiting = LimitingResourceAdaptor(top, declared.limit_bytes)
+        self.received = Received(counting, self._limiting, _weakly(self._refused))
         top = FailureCallbackResourceAdaptor(top, _weakly(self._refused))
         self._statistics = StatisticsResourceAdaptor(top) if declared.statistics else None
         top = top if self._statistics is None else self._statistics
@@ -102,10 +101,10 @@ class WorkerStack:
 
     def relieve(self, wanted: int) -> int:
         """Give back idle pages, and let everybody make room until `wanted` bytes have gone; says how many went."""
-        before = self._pages.physical_bytes
+        before = self._counting.used
         self.trim()
         for evictor, _ in list(self._evictors):
-            missing = wanted - (before - self._pages.physical_bytes)
+            missing = wanted - (before - self._counting.used)
             if missing <= 0:
                 break
             try:
@@ -113,7 +112,7 @@ class WorkerStack:
             except Exception:
                 _log.exception("%r could not make room; the next one is asked", evictor)
             self.trim()
-        gone = max(before - self._pages.physical_bytes, 0)
+        gone = max(before - self._counting.used, 0)
         with _lock:
             self._evicted += gone
         return gone
@@ -166,18 +165,25 @@ class WorkerStack:
 
     # --- What it has ---
 
+    @property
+    def live_bytes(self) -> int:
+        """What blocks asked for, and what was received and counts."""
+        return self.resource.bytes_outstanding + self.received.nbytes
+
     def stats(self) -> WorkerStats:
         """What this worker has now."""
-        shared, counts = self.budget.shared, self._statistics
+        shared = self.budget.shared
         return WorkerStats(
             engine=self.node.engine,
             node=self.node.name,
             worker=self.worker,
             pid=os.getpid(),
             host=self.node.host,
-            used=self._pages.physical_bytes if shared is None else shared.used,
-            live=self.resource.bytes_outstanding,
-            peak=self._pages.peak_physical_bytes if counts is None else counts.allocation_counts.peak_bytes,
+            used=self._counting.used,
+            live=self.live_bytes,
+            peak=_peak_of(self._counting),
+            received=self.received.nbytes,
+            owed=self.received.owed,
             budget=None if shared is None else shared.limit,
             limit=self.declaration.limit_bytes,
             guaranteed=self.declaration.guaranteed_bytes,
@@ -196,9 +202,10 @@ class WorkerStack:
         count until they go.
         """
         self.trim()
-        if not force and self.resource.bytes_outstanding:
-            raise TenantInUse(self.worker, self.resource.bytes_outstanding)
-        if force and self.resource.bytes_outstanding:
+        live = self.live_bytes
+        if live and not force:
+            raise TenantInUse(self.worker, live)
+        if live:
             self.budget.abandon()
         else:
             self.budget.close()
@@ -207,78 +214,11 @@ class WorkerStack:
         return f"<WorkerStack of {self.worker} on {self.node}>"
 
 
-def installed() -> WorkerStack | None:
-    """The stack of this process, if it was set up."""
-    return None if _installed is None or _pid != os.getpid() else _installed
-
-
-_previous: DeviceMemoryResource | None = None
-_recording = False
-_pid = 0
-
-
-def install(declaration: Declaration, node: Node, worker: str) -> WorkerStack:
-    """Give this process the declared stack, and make it current. The same declaration again gives the same stack;
-    another one is `SetUpConflict`.
-    """
-    global _installed, _previous, _recording, _pid
-    with _lock:
-        present = installed()
-        if present is not None:
-            if (present.declaration, present.node) != (declaration, node):
-                raise SetUpConflict(f"this process was set up as {present.declaration}, on {present.node}")
-            present.users += 1
-            return present
-        stack = WorkerStack(declaration, node, worker)
-        try:
-            _recording = _record(declaration, worker)
-        except BaseException:
-            stack.close()
-            raise
-        top = stack.resource
-        _previous = get_per_device_resource(top.device_ordinal, top.driver)
-        set_current_device_resource(top)
-        _installed, _pid = stack, os.getpid()
-        return stack
-
-
-def uninstall(*, force: bool = False) -> None:
-    """Take down the stack of this process: what was current before is so again. Without one, nothing happens. What was
-    set up more than once goes with the last call. `TenantInUse` while blocks are out, unless by `force`.
-    """
-    global _installed, _previous, _recording
-    with _lock:
-        stack = installed()
-        if stack is None:
-            return
-        if stack.users > 1 and not force:
-            stack.users -= 1
-            return
-        stack.close(force=force)
-        top = stack.resource
-        if _previous is not None and get_per_device_resource(top.device_ordinal, top.driver) is top:
-            set_current_device_resource(_previous)
-        if _recording and _core.is_recording():
-            _core.stop_recording()
-        _installed, _previous, _recording = None, None, False
-
-
-def _record(declaration: Declaration, worker: str) -> bool:
-    if declaration.trace is None or _core.is_recording():
-        return False
-    folder = Path(declaration.trace)
-    folder.mkdir(parents=True, exist_ok=True)
-    _core.start_recording(str(folder / trace_name(worker, os.getpid())), overwrite=True)
-    return True
-
-
-def trace_name(worker: str, pid: int) -> str:
-    """What the recording of a worker is called.
-
-    >>> trace_name("dask-tcp://127.0.0.1:4000", 77)
-    'dask-tcp-127.0.0.1-4000-77.tmt'
-    """
-    return f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', worker).replace('--', '-')}-{pid}.tmt"
+def _peak_of(counting: SharedBudget | TenantBudget) -> int:
+    if isinstance(counting, TenantBudget):
+        return counting.peak
+    ours = (each.peak for each in counting.participants() if (each.pid, each.name) == (os.getpid(), counting.name))
+    return next(ours, 0)
 
 
 def _bytes_by_tag(tracking: TrackingResourceAdaptor) -> dict[str, int]:

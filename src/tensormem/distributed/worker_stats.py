@@ -28,10 +28,15 @@ class WorkerStats:
     pid: int
     host: str = ""
     used: int = 0
-    """Bytes of the node's budget that it has: pages in use and idle ones."""
+    """Bytes of the node's budget that it has: pages in use and idle ones, and what it received."""
     live: int = 0
-    """Bytes that its blocks asked for."""
+    """Bytes that its blocks asked for, and what it received."""
     peak: int = 0
+    """The most that `used` ever was."""
+    received: int = 0
+    """Bytes of tensors that came over a connection or from disk and lie where the engine put them."""
+    owed: int = 0
+    """More such bytes, for which there was no room: they do not count yet, and no task can use them."""
     budget: int | None = None
     """What its node has for all."""
     limit: int | None = None

@@ -12,13 +12,13 @@ import struct
 from typing import Any, NamedTuple
 
 from tensormem import errors
-from tensormem._core import Tensor, reinterpret
+from tensormem._core import Storage, Tensor, reinterpret
 from tensormem.config import MissingSpace, get_config
 from tensormem.dtypes import DType
 from tensormem.spaces import LogicalMemorySpace, main
 from tensormem.tensor.making import from_buffer
 
-__all__ = ["FORMAT_VERSION", "WireFacts", "pack", "parse_header", "unpack"]
+__all__ = ["FORMAT_VERSION", "WireFacts", "pack", "parse_header", "tensor_of", "unpack"]
 
 FORMAT_VERSION = 1
 _MARK = b"tm"
@@ -135,9 +135,12 @@ def unpack(header: bytes | bytearray | memoryview, data: Any) -> Tensor:
     >>> unpack(header, bytearray(data)).tolist()
     [[7, 7], [7, 7]]
     """
-    facts = parse_header(header)
-    flat = from_buffer(data, "uint8")
-    tensor = Tensor(flat.storage, facts.dtype, facts.shape, strides=facts.strides, readonly=facts.readonly or None)
+    return tensor_of(parse_header(header), from_buffer(data, "uint8").storage)
+
+
+def tensor_of(facts: WireFacts, storage: Storage) -> Tensor:
+    """The same over a storage in main memory that has the bytes."""
+    tensor = Tensor(storage, facts.dtype, facts.shape, strides=facts.strides, readonly=facts.readonly or None)
     if facts.space is main:
         return tensor
     arrived = _to_its_space(tensor, facts)

@@ -12,7 +12,7 @@ from distributed import Client
 
 from tensormem.distributed.clocks import ClockOffset, ClockReading, estimate_offset, read_clock
 from tensormem.distributed.cluster_table import ClusterStats, of_rows
-from tensormem.distributed.worker_stack import installed
+from tensormem.distributed.process_stack import installed
 from tensormem.errors import DistributedError
 
 __all__ = ["clock_offsets", "cluster_stats"]
@@ -27,10 +27,14 @@ def cluster_stats(client: Client, *, timeout: float = 30.0) -> ClusterStats:
     """What every worker that was set up has now. Workers that do not answer are `silent`."""
     if not isinstance(client, Client):
         raise DistributedError(f"a Dask client is needed, not {type(client).__name__}")
+    if client.status != "running":
+        raise DistributedError(f"the scheduler has gone: the client is {client.status}")
     try:
         answers = client.sync(client._run, _row_here, on_error="return", callback_timeout=timeout)
     except TimeoutError:
         raise DistributedError(f"the scheduler did not answer within {timeout} s") from None
+    except OSError as error:
+        raise DistributedError(f"the scheduler cannot be reached: {error}") from None
     rows = [answer for answer in answers.values() if isinstance(answer, dict)]
     silent = [str(name) for name, answer in answers.items() if isinstance(answer, BaseException)]
     return of_rows("dask", rows, silent)

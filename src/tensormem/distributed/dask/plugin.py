@@ -9,10 +9,11 @@ from typing import Any
 
 from distributed import Worker, WorkerPlugin
 
-from tensormem.distributed import worker_stack
+from tensormem.distributed import process_stack
 from tensormem.distributed.cluster_node import Node
 from tensormem.distributed.dask import handover
 from tensormem.distributed.dask.metrics import add_metrics, remove_metrics
+from tensormem.distributed.dask.settling import Settling
 from tensormem.distributed.dask.spilling import Spilling
 from tensormem.distributed.declaration import Declaration
 
@@ -41,22 +42,23 @@ class TensormemPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask is not typed
         declaration = Declaration.from_json(self._text)
         scheduler = await worker.scheduler.identity()
         node = Node.here("dask", f"{scheduler['id']}@{_host(worker.address)}")
-        stack = worker_stack.install(declaration, node, f"dask-{worker.name}")
-        self._spilling = Spilling(worker, lambda: stack.resource.bytes_outstanding, declaration.patience)
+        stack = process_stack.install(declaration, node, f"dask-{worker.name}")
+        self._spilling = Spilling(worker, lambda: stack.live_bytes, declaration.patience)
         stack.on_pressure(self._spilling, self._spilling.spilled_bytes)
+        self._settling = Settling(worker, stack.received)
         add_metrics(worker, stack)
         handover.install(worker, self.name)
 
     def teardown(self, worker: Worker) -> None:
         """Called by Dask when the plugin goes, or the worker. Tensors that live on count until they go."""
-        stack = worker_stack.installed()
+        stack = process_stack.installed()
         if stack is None or not hasattr(self, "_spilling"):
             return
         stack.forget(self._spilling)
-        self._spilling.close()
+        self._settling.close()
         remove_metrics(worker)
         handover.uninstall(worker, self.name)
-        worker_stack.uninstall(force=stack.users == 1)
+        process_stack.uninstall(force=stack.users == 1)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_text": self._text}  # what a worker made of it stays there

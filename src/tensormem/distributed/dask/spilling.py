@@ -12,8 +12,6 @@ from typing import Any
 
 from distributed import Worker
 
-from tensormem._core import Tensor
-
 __all__ = ["Spilling"]
 
 
@@ -25,31 +23,10 @@ class Spilling:
         self._loop: asyncio.AbstractEventLoop = worker.loop.asyncio_loop
         self._thread = threading.get_ident()
         self.moved_bytes = 0
-        """What was let go of for others, ever: bytes of our blocks that are free since."""
-
-        self._disk: Any = getattr(getattr(worker.data, "slow", None), "data", None)
-        self._load = getattr(self._disk, "load", None)
-        if self._disk is not None and self._load is not None:
-            self._disk.load = self._bring_back
-
-    def _bring_back(self, stored: Any) -> Any:
-        """What comes from disk lies in the pool again, and counts; where there is no room, in Dask's own buffer."""
-        assert self._load is not None
-        value = self._load(stored)
-        if type(value) is not Tensor:
-            return value
-        try:
-            return value.clone()
-        except MemoryError:
-            return value
-
-    def close(self) -> None:
-        """Values come back as Dask brings them."""
-        if self._load is not None:
-            self._disk.load = self._load
+        """What was let go of for others, ever: bytes that are free since."""
 
     def __call__(self, wanted: int) -> None:
-        """Spill values until `wanted` bytes of our blocks are free, or there are none left."""
+        """Spill values until `wanted` bytes that counted are free, or there are none left."""
         if threading.get_ident() == self._thread:
             self._evict(wanted)  # a message that arrives is being unpacked there
             return

@@ -14,7 +14,8 @@ from typing import Any
 import ray
 
 from tensormem._core import Tensor
-from tensormem.distributed.worker_stack import WorkerStack, installed
+from tensormem.distributed.process_stack import installed
+from tensormem.distributed.worker_stack import WorkerStack
 from tensormem.errors import DistributedError
 
 __all__ = ["EvictableCache"]

@@ -12,7 +12,7 @@ from typing import Any
 import ray
 from ray._common.utils import load_class
 
-from tensormem.distributed import worker_stack
+from tensormem.distributed import process_stack
 from tensormem.distributed.cluster_node import Node
 from tensormem.distributed.declaration import Declaration
 from tensormem.distributed.ray.metrics import Gauges
@@ -59,7 +59,7 @@ def setup(declaration: Declaration) -> WorkerStack:
         raise DistributedError("this process is not connected to Ray: call ray.init first")
     context = ray.get_runtime_context()
     node = Node.here("ray", context.get_node_id())
-    stack = worker_stack.install(declaration, node, f"ray-{context.get_worker_id()[:12]}")
+    stack = process_stack.install(declaration, node, f"ray-{context.get_worker_id()[:12]}")
     if _gauges is None and declaration.metrics_seconds:
         _gauges = Gauges(stack, declaration.metrics_seconds)
     return stack
@@ -68,8 +68,8 @@ def setup(declaration: Declaration) -> WorkerStack:
 def teardown(*, force: bool = False) -> None:
     """Take down the stack of this process; what was current before is so again."""
     global _gauges
-    worker_stack.uninstall(force=force)
-    if worker_stack.installed() is None and _gauges is not None:
+    process_stack.uninstall(force=force)
+    if process_stack.installed() is None and _gauges is not None:
         _gauges.close()
         _gauges = None
 

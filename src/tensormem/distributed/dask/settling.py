@@ -1,0 +1,80 @@
+"""Owns: tasks that start only when the memory of their inputs counts: what came when there was no room is paid first.
+
+A task that cannot have its inputs fails as one that cannot allocate does. It cannot be refused earlier: for Dask, an
+input that does not arrive is one to wait for. Must not know: how memory is counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from distributed import Worker
+from distributed.worker_state_machine import ExecuteFailureEvent
+
+from tensormem._core import Tensor
+from tensormem.distributed.received import Received, ReceivedMemory
+
+__all__ = ["Settling"]
+
+
+class Settling:
+    """Stands before a worker's `execute` until `close`."""
+
+    def __init__(self, worker: Worker, received: Received) -> None:
+        self._worker, self._received, self._closed = worker, received, False
+        self._execute = worker.execute
+        worker.execute = self.execute
+
+    async def execute(self, key: Any, *, stimulus_id: str) -> Any:
+        """What Dask calls to run a task; its inputs stay where they are until it has them."""
+        run_id = self._worker.state.tasks[key].run_id
+        inputs: dict[Any, Any] = {}
+        try:
+            inputs |= self._inputs_of(key)
+            for owner in set(_owners_in(list(inputs.values()))):
+                if owner.owed:
+                    await asyncio.to_thread(owner.pay)  # others spill meanwhile, and so may this worker
+        except Exception as refusal:
+            self._put_aside(inputs)
+            return ExecuteFailureEvent.from_exception(refusal, key=key, run_id=run_id, stimulus_id=stimulus_id)
+        return await self._execute(key, stimulus_id=stimulus_id)
+
+    def _inputs_of(self, key: Any) -> dict[Any, Any]:
+        """The values that may be owed: all that are here, and those that come from disk now."""
+        data = self._worker.data
+        if self._closed or not (self._received.owed or getattr(data, "slow", None)):
+            return {}
+        names = [each.key for each in self._worker.state.tasks[key].dependencies]
+        return {name: data[name] for name in names if name in data}
+
+    def _put_aside(self, inputs: dict[Any, Any]) -> None:
+        """On to the disk with what was refused, where there is one."""
+        fast = getattr(self._worker.data, "fast", {})
+        owed = [name for name, value in inputs.items() if any(owner.owed for owner in _owners_in(value))]
+        inputs.clear()
+        for name in owed:
+            if name in fast and hasattr(fast, "evict"):
+                with suppress(Exception):  # the disk is full, or it cannot be pickled: it stays, and owed
+                    fast.evict(name)
+
+    def close(self) -> None:
+        """Tasks start as Dask starts them."""
+        self._closed = True
+        if self._worker.execute == self.execute:  # else somebody stands before us, and finds us open
+            self._worker.execute = self._execute
+
+
+def _owners_in(value: Any) -> Iterator[ReceivedMemory]:
+    """The received memory in a value; Dask looks for what it serializes in the same collections."""
+    if type(value) is Tensor:
+        owner = value.storage.owner
+        if isinstance(owner, ReceivedMemory):
+            yield owner
+    elif isinstance(value, list | tuple | set | frozenset):
+        for each in value:
+            yield from _owners_in(each)
+    elif isinstance(value, dict):
+        yield from _owners_in(list(value.values()))
