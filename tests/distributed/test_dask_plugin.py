@@ -11,14 +11,19 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
+from textual.pilot import Pilot
 
 import tensormem as tm
 from support.clusters import dask_cluster, eventually
 from support.dask_work import drop_kept, handed_over, keep, make, page_address, stats_here, total
+from support.screens import drive_cluster, head_of, text_of, until
 from tensormem import errors
+from tensormem.cli import clusters
+from tensormem.cli.files import Refusal
 from tensormem.distributed import Declaration, Node, WorkerStats, cluster_stats, write_clocks
 from tensormem.distributed import dask as tm_dask
 from tensormem.distributed.presence import members
+from tensormem.top.screen import ClusterApp
 from tensormem.trace import merge
 from tensormem.trace import open as open_trace
 
@@ -166,6 +171,58 @@ def test_the_command_shows_the_cluster_to_somebody_who_connects_from_outside(cli
     assert sorted(row["used"] for row in json.loads(done.stdout)["workers"]) == [0, 6 * MIB]
     done = subprocess.run([*command, "--once", "--no-color"], capture_output=True, text=True, timeout=100)
     assert done.returncode == 0 and "fragmentation" in done.stdout and "6 MiB" in done.stdout
+
+
+def test_the_live_screen_shows_the_workers_and_goes_on_when_one_dies(client: Any, workers: list[str]) -> None:
+    client.run(keep, 6 * MIB, workers=workers[:1])
+    pid = client.run(os.getpid, workers=workers[:1])[workers[0]]
+
+    async def steps(app: ClusterApp, pilot: Pilot[None]) -> None:
+        def pids() -> set[int]:
+            return set() if app.stats is None else {row.pid for row in app.stats.rows}
+
+        await until(pilot, lambda: pid in pids() and "6 MiB" in text_of(app), "it does not show the worker")
+        assert "dask: 2 workers on 1 node, 6 MiB used" in head_of(app)
+        os.kill(pid, signal.SIGKILL)
+        await until(pilot, lambda: pid not in pids(), "the dead worker stays")
+        await until(pilot, lambda: len(pids()) == 2 and "2 workers" in head_of(app), "its successor does not come")
+        await until(pilot, lambda: " 6 MiB" not in text_of(app), "the figures of the dead worker stay")
+        assert not app.lost
+        await pilot.press("p")
+        assert "paused" in head_of(app)
+        await pilot.press("q")
+
+    drive_cluster(lambda: cluster_stats(client), steps)
+
+
+def test_who_leaves_the_live_screen_can_come_back_and_a_lost_scheduler_leaves_the_last_figures(
+    client: Any, workers: list[str]
+) -> None:
+    client.run(keep, 6 * MIB, workers=workers[:1])
+
+    async def look(app: ClusterApp, pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "6 MiB" in text_of(app), "it does not show the worker")
+        await pilot.press("q")
+
+    async def lose(app: ClusterApp, pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "6 MiB" in text_of(app), "it does not show the worker")
+        other.cluster.close()
+        await until(pilot, lambda: "these are the last figures" in head_of(app), "it does not say that nobody answers")
+        assert "6 MiB" in text_of(app)
+
+    assert not drive_cluster(lambda: cluster_stats(client), look).lost
+    assert not drive_cluster(lambda: cluster_stats(client), look, width=80).lost
+    with dask_cluster(workers=1, memory_limit="2GiB", env=PATH) as other:
+        other.register_plugin(tm_dask.TensormemPlugin(DECLARED))
+        other.run(keep, 6 * MIB)
+        assert drive_cluster(lambda: cluster_stats(other, timeout=5), lose).lost
+
+
+def test_where_no_scheduler_is_the_command_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clusters, "CONNECT_SECONDS", 0.5)
+    nobody = clusters.cluster_of(None, "tcp://127.0.0.1:1")
+    with pytest.raises(Refusal, match=r"no Dask scheduler at tcp://127\.0\.0\.1:1"), nobody:
+        raise AssertionError("connected to nobody")
 
 
 def test_another_declaration_and_another_version_are_refused_and_change_nothing(client: Any) -> None:

@@ -13,14 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.pilot import Pilot
 
 import tensormem as tm
 from support.clusters import RayCluster, eventually, ray_cluster
 from support.memory_servers import Server, allocate_in_a_task
+from support.screens import drive_cluster, head_of, text_of, until
 from tensormem import errors
+from tensormem.cli.clusters import cluster_of
+from tensormem.cli.files import Refusal
 from tensormem.distributed import ClusterStats, Declaration, Node, cluster_stats
 from tensormem.distributed import ray as tm_ray
 from tensormem.distributed.presence import members
+from tensormem.top.screen import ClusterApp
 
 ray: Any = pytest.importorskip("ray")
 
@@ -174,3 +179,32 @@ def test_the_command_shows_the_cluster_to_somebody_who_connects_from_outside(clu
     (row,) = [row for row in json.loads(done.stdout)["workers"] if row["used"]]
     assert (row["pid"], row["used"], row["budget"]) == (pid, 6 * MIB, BUDGET)
     end(server)
+
+
+def test_the_live_screen_shows_the_workers_of_all_nodes_and_goes_on_when_one_dies(cluster: RayCluster) -> None:
+    (doomed,) = servers(1, **on(cluster, 0))
+    (other,) = servers(1, **on(cluster, 1))
+    ray.get([doomed.take.remote(6 * MIB), other.take.remote(10 * MIB)])
+    pid, _ = ray.get(doomed.where.remote())
+
+    async def watch(app: ClusterApp, pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: " 6 MiB" in text_of(app) and " 10 MiB" in text_of(app), "it shows not both")
+        assert "on 2 nodes, 16 MiB used" in head_of(app)
+        os.kill(pid, signal.SIGKILL)
+        await until(pilot, lambda: " 6 MiB" not in text_of(app), "the dead worker stays")
+        await until(pilot, lambda: ", 10 MiB used" in text_of(app), "the sum is wrong")
+        assert not app.lost
+        await pilot.press("q")
+
+    async def come_back(app: ClusterApp, pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "10 MiB" in text_of(app), "it does not show the worker that lives")
+
+    drive_cluster(cluster_stats, watch)
+    drive_cluster(cluster_stats, come_back, width=80)
+    end(other)
+
+
+def test_where_no_cluster_is_the_command_says_so() -> None:
+    for address in ("127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:999999"):
+        with pytest.raises(Refusal, match=f"no Ray cluster at {address}"), cluster_of(address, None):
+            raise AssertionError("connected to nobody")

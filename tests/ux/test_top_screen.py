@@ -4,9 +4,7 @@ A picture is the text of a screen in tests/ux/pictures; delete one to have it dr
 """
 
 import asyncio
-import html
 import json
-import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from textual.pilot import Pilot
 from textual.widgets import Static
 
 import tensormem as tm
+from support.screens import text_of
 from tensormem.errors import CannotWatch
 from tensormem.top.rows import Sort
 from tensormem.top.screen import TopApp
@@ -50,22 +49,6 @@ def drive(
             await steps(app, pilot)
 
     asyncio.run(run())
-
-
-def text_of(app: TopApp) -> str:
-    """The screen as lines of text, taken out of its picture."""
-    found: dict[float, list[tuple[float, str]]] = {}
-    for x, y, text in re.findall(
-        r'<text class="\S*-r\d+" x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)</text>', app.export_screenshot()
-    ):
-        found.setdefault(float(y), []).append((float(x), html.unescape(text).replace("\xa0", " ")))
-    lines = []
-    for y in sorted(found):
-        line = ""
-        for x, text in sorted(found[y]):
-            line = line.ljust(round(x / 12.2)) + text
-        lines.append(line.rstrip())
-    return "\n".join(lines) + "\n"
 
 
 def resources(app: TopApp) -> Panel:

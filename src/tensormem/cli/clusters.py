@@ -1,4 +1,4 @@
-"""Owns: a cluster on the command line: connecting to its engine, and its table on the screen.
+"""Owns: a cluster on the command line: connecting to its engine, and its table.
 
 Must not know: how a cluster is asked.
 """
@@ -6,12 +6,10 @@ Must not know: how a cluster is asked.
 from __future__ import annotations
 
 import logging
-import time
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
-from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
@@ -39,6 +37,7 @@ def _ray(address: str) -> Iterator[_Ask]:
         import ray
     except ImportError:
         raise Refusal("Ray is not installed (pip install tensormem[ray])") from None
+    _check_reachable(address)
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, RuntimeError) as error:
@@ -47,6 +46,17 @@ def _ray(address: str) -> Iterator[_Ask]:
         yield cluster_stats
     finally:
         ray.shutdown()
+
+
+def _check_reachable(address: str) -> None:
+    """Ray itself would wait for minutes for somebody to come."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not port.isdigit():
+        return  # "auto", or a name that Ray knows
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise Refusal(f"there is no Ray cluster at {address}: {error}") from None
 
 
 @contextmanager
@@ -77,14 +87,3 @@ def table_of(stats: ClusterStats, *, verbose: bool = False) -> Table:
             tags = ", ".join(f"{tag} {nbytes:,}" for tag, nbytes in row.tags.items())
             table.add_row(Text(row.node), Text(f"{row.worker}: {row.used:,} bytes; {tags}"), style="dim")
     return table
-
-
-def watch_cluster(ask: _Ask, console: Console, interval: float) -> None:
-    """The table, drawn anew until Ctrl-C."""
-    with Live(table_of(ask()), console=console, auto_refresh=False, screen=console.is_terminal) as live:
-        try:
-            while True:
-                time.sleep(interval)
-                live.update(table_of(ask()), refresh=True)
-        except KeyboardInterrupt:
-            return

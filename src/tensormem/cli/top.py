@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tensormem import errors
-from tensormem.cli.clusters import cluster_of, table_of, watch_cluster
+from tensormem.cli.clusters import cluster_of, table_of
 from tensormem.cli.exit_codes import ExitCode
 from tensormem.cli.files import Refusal, check_free, write_json
 from tensormem.cli.options import output_options, screen_options
@@ -63,8 +63,8 @@ def top(
     only such process of this user is taken; if there are several, they are listed. --json and -o look once.
     With --ray or --dask all workers of a cluster are shown that tensormem.distributed has set up.
 
-    Ends with 0, 1 if there is nothing to watch or the process has ended, 2 for a wrong command line, 3 if the screen
-    needs a package that is not installed.
+    Ends with 0, 1 if there is nothing to watch or what was watched has ended, 2 for a wrong command line, 3 if the
+    screen needs a package that is not installed.
     """
     check_free(output, force=force)
     console = screen(no_color=no_color)
@@ -72,15 +72,18 @@ def top(
         if pid is not None or list_only or None not in (ray_address, dask_address):
             raise click.UsageError("watch one process, one Ray cluster or one Dask cluster")
         looks_once = once or as_json or output is not None
+        screens = None if looks_once else _screens()
         with cluster_of(ray_address, dask_address) as ask:
-            if looks_once and (as_json or output is not None):
+            if screens is not None:
+                app = screens.ClusterApp(ask, interval)
+                app.run()
+                context.exit(ExitCode.FINDING if app.lost else ExitCode.FINE)
+            elif as_json or output is not None:
                 write_json(ask().as_dict(), output, force=force)
-            elif looks_once:
+            else:
                 stats = ask()
                 drawn = table_of(stats, verbose=verbose) if console.is_terminal else Text(str(stats))
                 console.print(drawn, soft_wrap=True)
-            else:
-                watch_cluster(ask, console, interval)
         return
     if list_only or pid is None:
         found = [] if pid is not None and not list_only else offers()
@@ -153,8 +156,15 @@ def _table(columns: tuple[str, ...], rows: list[Row], *, verbose: bool) -> Table
 
 def _live(watch: Watch, interval: float) -> bool:
     """The screen until somebody leaves; whether the process still ran then."""
+    app = _screens().TopApp(watch, interval)
+    app.run()
+    return not app.ended
+
+
+def _screens() -> Any:
+    """The live screens, if there is what they need."""
     try:
-        from tensormem.top.screen import TopApp
+        from tensormem.top import screen as screens
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "textual":
             raise
@@ -164,6 +174,4 @@ def _live(watch: Watch, interval: float) -> bool:
         sys.exit(ExitCode.ENVIRONMENT)
     if not sys.stdout.isatty():
         raise Refusal("the live screen needs a terminal; give --once for a table, --json for programs")
-    app = TopApp(watch, interval)
-    app.run()
-    return not app.ended
+    return screens

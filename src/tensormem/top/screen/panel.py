@@ -5,6 +5,8 @@ Must not know: what the rows are about.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from rich.text import Text
 from textual.events import Resize
 from textual.widgets import DataTable
@@ -43,9 +45,7 @@ class Panel(DataTable[Text]):
         key = self.key_under_cursor()
         self.clear(columns=True)
         for name in names:
-            self.add_column(
-                Text(name, justify="left" if name in ("space", "notes", self._names[0]) else "right"), key=name
-            )
+            self.add_column(Text(name, justify=self._side(name)), key=name)
         for row in rows:
             style = "dim" if faint or row.faint else ""
             self.add_row(*self._cells(row, names, style), key=row.key)
@@ -61,14 +61,11 @@ class Panel(DataTable[Text]):
     def _cells(self, row: Row, names: list[str], style: str) -> list[Text]:
         every = [name for name in self._names if name != "|"]
         shown = [(name, cell) for name, cell in zip(every, row.cells, strict=True) if name in names]
-        return [
-            Text(
-                cell,
-                style=style or _style(name, cell),
-                justify="left" if name in ("space", "notes", every[0]) else "right",
-            )
-            for name, cell in shown
-        ]
+        return [Text(cell, style=style or _style(name, cell), justify=self._side(name)) for name, cell in shown]
+
+    def _side(self, name: str) -> Literal["left", "right"]:
+        """Words stand on the left, numbers on the right."""
+        return "left" if name in ("space", "notes", "worker", self._names[0]) else "right"
 
     def key_under_cursor(self) -> str | None:
         """The key of the row that the cursor is on."""
