@@ -28,6 +28,8 @@ _RAY = {
     "RAY_enable_metrics_collection": "0",
     "RAY_rdt_fetch_fail_timeout_milliseconds": "100000",  # an actor imports PyTorch first, if it is there
     "RAY_DISABLE_DOCKER_CPU_WARNING": "1",
+    # Workers that are started ahead have no declaration, so the tests with one would start them for nothing.
+    "RAY_prestart_worker_first_driver": "0",
 }
 os.environ.update(_RAY)
 
