@@ -81,9 +81,7 @@ def in_turns(ways: dict[str, Callable[[], float]], say: Callable[[str], None]) -
 def measure_puts(say: Callable[[str], None]) -> list[Row]:
     import ray
 
-    array = np.ones(NBYTES, "uint8")
-    # Of 2 MiB pages, as NumPy's large arrays are: what is copied is read as fast.
-    tensor = tm.full(NBYTES, 1, "uint8", mr=tm.mr.HostMemoryResource(huge_pages=True))
+    array, tensor = make_array(), make_tensor()
 
     def put_and_get(value: Any) -> float:
         start = time.perf_counter()

@@ -17,7 +17,6 @@ EXCHANGE_REPEATS = 15
 def peers() -> list[Peer]:
     ours, array, other = tm.zeros(SHAPE), numpy.zeros(SHAPE, numpy.float32), torch.zeros(SHAPE)
     third = tvm_ffi.from_dlpack(array)
-    pool = tm.mr.PoolMemoryResource(tm.mr.HostMemoryResource(), "16MiB")
     into_numpy, into_torch, into_tvm = numpy.from_dlpack, torch.utils.dlpack.from_dlpack, tvm_ffi.from_dlpack
     return [
         Peer("numpy.from_dlpack(tensormem)", "f(x)", {"f": into_numpy, "x": ours}),
@@ -30,7 +29,6 @@ def peers() -> list[Peer]:
         Peer("tensormem.from_dlpack(numpy)", "f(x)", {"f": tm.from_dlpack, "x": array}),
         Peer("tensormem.from_dlpack(torch)", "f(x)", {"f": tm.from_dlpack, "x": other}),
         Peer("tensormem.from_dlpack(tvm_ffi)", "f(x)", {"f": tm.from_dlpack, "x": third}),
-        Peer("tensormem.empty, from a pool", "f(s, mr=m)", {"f": tm.empty, "s": SHAPE, "m": pool}),
         Peer("numpy.empty", "f(s, d)", {"f": numpy.empty, "s": SHAPE, "d": numpy.float32}),
         Peer("torch.empty", "f(s)", {"f": torch.empty, "s": SHAPE}),
     ]
@@ -42,14 +40,20 @@ def exchange(name: str, tensor: object) -> Row:
     return timing_row(name, None, summarise(samples))
 
 
+def pooled_peers(pool: tm.mr.DeviceMemoryResource) -> list[Peer]:
+    """Ours beside numpy.empty in memory of the same pool, which is what NumPy pays for a resource of ours."""
+    return [
+        Peer("tensormem.empty, from a pool", "f(s, mr=m)", {"f": tm.empty, "s": SHAPE, "m": pool}),
+        Peer("numpy.empty, from a pool", "f(s, d)", {"f": numpy.empty, "s": SHAPE, "d": numpy.float32}),
+    ]
+
+
 def measure(say: Callable[[str], None]) -> list[Row]:
     say("small tensors between libraries")
     timings = time_peers(peers())
-    # Beside numpy.empty in memory of the same pool, which is what NumPy pays for a resource of ours.
     pool = tm.mr.PoolMemoryResource(tm.mr.HostMemoryResource(), "16MiB")
     with tm.interop.numpy.use(pool):
-        pooled = Peer("numpy.empty, from a pool", "f(s, d)", {"f": numpy.empty, "s": SHAPE, "d": numpy.float32})
-        timings |= time_peers([pooled])
+        timings |= time_peers(pooled_peers(pool))
     say("C exchange")
     return [
         *(timing_row(name, None, timing) for name, timing in timings.items()),
