@@ -50,6 +50,8 @@ def _lines(panel: Axes, question: Question, metric: Metric, peers: list[str], ro
     if metric.logarithmic:
         panel.set_yscale("log")
         _plain_numbers(panel.yaxis, *panel.get_ylim())
+    else:
+        panel.set_ylim(bottom=0)
     panel.set_ylabel(metric.label)
     panel.grid(True, which="major", alpha=0.3)
 
@@ -64,7 +66,8 @@ def _bars(panel: Axes, question: Question, metric: Metric, peers: list[str], row
     panel.invert_yaxis()
     if metric.logarithmic:
         panel.set_xscale("log")
-        panel.set_xlim(left=10 ** (math.floor(math.log10(min(values.values()))) - 1))
+        left = 10 ** (math.floor(math.log10(min(values.values()))) - 1)
+        panel.set_xlim(left, (max(values.values()) / left) ** 1.15 * left)  # with room for the longest one's number
         _plain_numbers(panel.xaxis, *panel.get_xlim())
     panel.set_xlabel(metric.label)
     panel.grid(True, axis="x", alpha=0.3)
