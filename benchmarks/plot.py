@@ -59,15 +59,16 @@ def _lines(panel: Axes, question: Question, metric: Metric, peers: list[str], ro
 def _bars(panel: Axes, question: Question, metric: Metric, peers: list[str], rows: Sequence[Row]) -> None:
     values = {row.peer: row.values[metric.key] for row in rows if metric.key in row.values}
     peers = [peer for peer in peers if peer in values]
-    colours = [COLOURS[0] if peer == question.ours else COLOURS[1] for peer in peers]
+    ours = {question.ours, *(pair[0] for pair in question.pairs)}
+    colours = [COLOURS[0] if peer in ours else COLOURS[1] for peer in peers]
     bars = panel.barh(peers, [values[peer] for peer in peers], color=colours)
     panel.bar_label(bars, labels=[number(values[peer]) for peer in peers], padding=4)
-    panel.margins(x=0.12)
+    panel.margins(x=0.2)
     panel.invert_yaxis()
     if metric.logarithmic:
         panel.set_xscale("log")
         left = 10 ** (math.floor(math.log10(min(values.values()))) - 1)
-        panel.set_xlim(left, (max(values.values()) / left) ** 1.15 * left)  # with room for the longest one's number
+        panel.set_xlim(left, (max(values.values()) / left) ** 1.3 * left)  # with room for the longest one's number
         _plain_numbers(panel.xaxis, *panel.get_xlim())
     panel.set_xlabel(metric.label)
     panel.grid(True, axis="x", alpha=0.3)
