@@ -94,7 +94,20 @@ def time_peers(
         first = turn % len(order)
         for name in order[first:] + order[:first]:
             samples[name].append(timers[name].timeit(calls[name]) / calls[name])
-    return {name: summarise(taken) for name, taken in samples.items()}
+    return {name: summarise(taken) for name, taken in _steadied(samples).items()}
+
+
+def _steadied(samples: Mapping[str, list[float]]) -> Mapping[str, list[float]]:
+    """A turn in which the machine was slow was so for all peers: each is taken at the machine's usual speed.
+
+    What peers are to one another within a turn stays as it was measured.
+    """
+    if len(samples) < 2:
+        return samples
+    usual = {name: statistics.median(taken) for name, taken in samples.items()}
+    turns = zip(*([each / usual[name] for each in taken] for name, taken in samples.items()), strict=True)
+    slowness = [statistics.median(turn) for turn in turns]
+    return {name: [each / slow for each, slow in zip(taken, slowness, strict=True)] for name, taken in samples.items()}
 
 
 def timing_row(peer: str, case: int | None, timing: Timing) -> Row:
