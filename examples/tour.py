@@ -25,7 +25,7 @@ STOPS: tuple[tuple[str, Callable[[Guide], None]], ...] = (
     (stacks.TITLE, stacks.show),
     (serving.TITLE, serving.show),
 )
-NOISE_BYTES = 16 * 2**20  # what Python's own heap, threads and libraries may have grown by
+NOISE_BYTES = 32 * 2**20  # what Python's own heap, threads and libraries may have grown by
 
 
 def check_everything_is_back(guide: Guide, before: int) -> None:
