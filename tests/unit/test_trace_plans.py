@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.traces import DATA
 from tensormem import errors
 from tensormem.trace import Lifetime, Plan, PlanProgress, load_plan, peak_load, plan, read_lifetimes, save_plan
 from tensormem.trace.plan_file import plan_from_json, plan_to_json
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 INSTANCES = ("A", "B", "C", "D", "E", "F", "G", "H")
 CAPACITY = 1_048_576
 

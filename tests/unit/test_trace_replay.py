@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tensormem as tm
+from support.traces import DATA
 from tensormem import errors, mr
 from tensormem._core import abstract_driver
 from tensormem.reports.replay_plot import replay_svg
@@ -16,7 +17,6 @@ from tensormem.streams import Stream
 from tensormem.trace import Lifetime, peak_load, plan, read_lifetimes, replay, save_plan, workload_of
 from tensormem.trace.stacks import stack_names
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 MIB = 1 << 20
 STEP = [
     Lifetime("weights", 0, 100, 8 * MIB),

@@ -196,14 +196,19 @@ Status PageBooks::map(std::uint64_t address, const MapPiece* asked, std::uint64_
   return no_memory_for_books();
 }
 
+Status PageBooks::cut_out(std::uint64_t address, std::uint64_t size, host::Reservation** reservation) {
+  TM_TRY(find(address, size, reservation));
+  TM_TRY((*reservation)->check_mapped(address, size));
+  (*reservation)->split_at(address);
+  (*reservation)->split_at(address + size);
+  return {};
+}
+
 Status PageBooks::unmap(std::uint64_t address, std::uint64_t size) noexcept try {
   TM_TRY(check_range(address, size));
   const std::lock_guard lock(mutex_);
   host::Reservation* reservation = nullptr;
-  TM_TRY(find(address, size, &reservation));
-  TM_TRY(reservation->check_mapped(address, size));
-  reservation->split_at(address);
-  reservation->split_at(address + size);
+  TM_TRY(cut_out(address, size, &reservation));
   for (const auto& [start, piece] : reservation->remove(address, size)) {
     piece.physical->mappings -= 1;
     let_go(piece.physical);
@@ -218,10 +223,7 @@ Status PageBooks::set_access(std::uint64_t address, std::uint64_t size, AccessFl
   TM_TRY(check_access(access));
   const std::lock_guard lock(mutex_);
   host::Reservation* reservation = nullptr;
-  TM_TRY(find(address, size, &reservation));
-  TM_TRY(reservation->check_mapped(address, size));
-  reservation->split_at(address);
-  reservation->split_at(address + size);
+  TM_TRY(cut_out(address, size, &reservation));
   reservation->set_access(address, size, access);
   reservation->merge(address, size);
   return {};

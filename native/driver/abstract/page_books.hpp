@@ -45,6 +45,8 @@ class PageBooks {
   // With the lock.
   Status find(std::uint64_t address, std::uint64_t size, host::Reservation** reservation) noexcept;
   Status find(PhysicalHandle handle, host::Physical** physical) noexcept;
+  // The range, all of which must be mapped, with pieces that end where it does.
+  Status cut_out(std::uint64_t address, std::uint64_t size, host::Reservation** reservation);
   bool find_room(std::uint64_t size, std::uint64_t alignment, std::uint64_t* start) const noexcept;
   void let_go(host::Physical* physical) noexcept;
 
