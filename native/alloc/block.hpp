@@ -11,6 +11,11 @@ enum class BlockState : std::uint8_t { live = 0, retired = 1, quarantined = 2, f
 
 inline constexpr std::uint32_t kNoSlot = ~0U;
 
+// Memory that has no address is known by a handle, beyond what any processor translates: touching one faults.
+inline constexpr std::uint64_t kFirstHandle = 1ULL << 57;
+inline constexpr std::uint64_t kHandleStep = 1ULL << 12;
+inline constexpr bool is_handle(std::uint64_t address) { return address >= kFirstHandle && address < kFirstHandle * 2; }
+
 struct Block {
   std::uint64_t address = 0;
   std::uint64_t nbytes = 0;

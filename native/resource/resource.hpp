@@ -22,6 +22,7 @@
 #include "base/stats_fields.hpp"
 #include "driver/driver.hpp"
 #include "order/block_uses.hpp"
+#include "resource/memory_maker.hpp"
 #include "trace/record.hpp"
 #include "trace/reporters.hpp"
 
@@ -32,6 +33,7 @@ struct AllocRequest {
   std::uint64_t alignment = 256;
   StreamId stream = kDefaultStream;
   TagId tag = kUntagged;
+  MemoryMaker* maker = nullptr;  // for leaves of a kind: who makes the bytes; nullptr for the leaf itself
 };
 
 class Resource {

@@ -114,7 +114,7 @@ def test_a_trace_has_its_beginning_and_its_end_once_however_often_it_is_attached
             os.close(fd)
         tm.zeros(500, "uint8", memory="shm")
     with tm.trace.open(tmp_path / "run.tmt") as trace:
-        ours = {number for number, reporter in trace.names.reporters.items() if reporter.name == "shm"}
+        ours = {number for number, reporter in trace.names.reporters.items() if reporter.name == "SharedMemoryResource"}
         events = [(event.kind, event.nbytes) for event in trace.events() if event.resource in ours and event.nbytes]
     assert events == [("allocate", 1000), ("deallocate", 1000), ("allocate", 500), ("deallocate", 500)]
 

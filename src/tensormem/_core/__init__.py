@@ -19,6 +19,7 @@ from tensormem._core import gpus as _gpus
 from tensormem._core import growable_buffer as _growable_buffer
 from tensormem._core import identities as _identities
 from tensormem._core import interop as _interop
+from tensormem._core import kinds as _kinds
 from tensormem._core import leaves as _leaves
 from tensormem._core import maps as _maps
 from tensormem._core import observers as _observers
@@ -69,6 +70,13 @@ GpuMemoryResource = _leaves.GpuMemoryResource
 HostMemoryResource = _leaves.HostMemoryResource
 ManagedMemoryResource = _leaves.ManagedMemoryResource
 PinnedMemoryResource = _leaves.PinnedMemoryResource
+DmaMemoryResource = _kinds.DmaMemoryResource
+KindMemoryResource = _kinds.KindMemoryResource
+PixelBufferResource = _kinds.PixelBufferResource
+SharedMemoryResource = _kinds.SharedMemoryResource
+adopt_storage = _kinds.adopt_storage
+allocate_of_kind = _kinds.allocate_of_kind
+kind_of = _kinds.kind_of
 
 ArenaMemoryResource = _suballocators.ArenaMemoryResource
 BinningMemoryResource = _suballocators.BinningMemoryResource
@@ -138,9 +146,8 @@ TensorMap = _maps.TensorMap
 
 SharedMemory = _shared_memory.SharedMemory
 attach_shared_memory = _shared_memory.attach_shared_memory
-create_shared_memory = _shared_memory.create_shared_memory
+allocate_shared_memory = _shared_memory.allocate_shared_memory
 describe_fd = _shared_memory.describe_fd
-storage_of_shared_memory = _shared_memory.storage_of_shared_memory
 why_no_shared_memory = _shared_memory.why_no_shared_memory
 drop_spare_shared_memory = _shared_memory.drop_spare_shared_memory
 claim_identity = _identities.claim_identity

@@ -1,14 +1,16 @@
 # Owns: the C shape of the accesses to memory that is reached in brackets, for the other modules of this package.
 from libc.stdint cimport uint64_t
 
+from tensormem._core.endings cimport Ending
 
-cdef class Accesses:
-    cdef object _owner
+
+cdef class Accesses(Ending):
     cdef tuple _locks  # one per mode of unplanned access, held while it is begun or ended
     cdef uint64_t[2] _holders  # by whether they only read
     cdef uint64_t[2] _bases
     cdef uint64_t[3] _open  # declared ones, by mode
     cdef uint64_t _unplanned
+    cdef uint64_t _shift  # where the storage begins in the memory of the owner
     cdef bint _closed
 
     cdef object _lock(self, bint readonly)

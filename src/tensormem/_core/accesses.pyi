@@ -1,4 +1,6 @@
 from typing import final
 
+from tensormem._core.endings import Ending
+
 @final
-class Accesses: ...
+class Accesses(Ending): ...

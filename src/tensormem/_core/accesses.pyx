@@ -1,6 +1,6 @@
 # cython: language_level=3, freethreading_compatible=True
 """Owns: the brackets around CPU access to memory whose owner asks for them (`begin_access`, `end_access`): that each
-begin has its end, that undeclared ones share one and how many there were, and that the owner's `release` comes last.
+begin has its end, that undeclared ones share one and how many there were, and that the end of the memory comes last.
 
 Must not know: what an access means, or who asks for one.
 """
@@ -11,6 +11,7 @@ from cpython.exc cimport PyErr_Fetch, PyErr_Restore
 from cpython.ref cimport PyObject
 from libc.stdint cimport uint64_t
 
+from tensormem._core.endings cimport Ending
 from tensormem._core.sizes cimport address_of
 from tensormem._core.streams cimport report_unraisable
 
@@ -27,7 +28,7 @@ cdef inline int _number(str mode):
 # Not of a free list: that would take an object for finalised that another one was before it.
 @cython.final
 @cython.no_gc_clear
-cdef class Accesses:
+cdef class Accesses(Ending):
     """The accesses to the memory of one storage."""
 
     def __del__(self):
@@ -50,8 +51,8 @@ cdef class Accesses:
         cdef uint64_t base
         given = self._owner.begin_access(mode)
         try:
-            base = address_of(given)
-            if base == 0:
+            base = address_of(given) + self._shift
+            if base == self._shift:
                 raise errors.InvalidArgument("an access was begun and gave no address")
         except BaseException:
             self._owner.end_access(mode)
@@ -104,15 +105,11 @@ cdef class Accesses:
     cdef int close(self) except -1:
         if self._closed or self._owner is None:
             return 0
-        owner = self._owner
         try:
             self._finish()
         finally:
             self._closed = True
-            self._owner = None
-            release = getattr(owner, "release", None)
-            if release is not None:
-                release()
+            self.let_go()
         return 0
 
     cdef int _finish(self) except -1:

@@ -5,12 +5,13 @@ descriptor, gets the same number as long as one of them lives, and no number com
 Must not know: what kind of memory it is.
 """
 import threading
+import weakref
 
 from tensormem._core.native_tensor cimport next_storage_id
 
 from tensormem import errors
 
-# By (st_dev, st_ino): the number, and how many hold it. The file cannot go, and its inode not be given to another, as
+# By (st_dev, st_ino): the number, how many hold it, and a reference to the block that counts it. The file cannot go, and its inode not be given to another, as
 # long as one of them does.
 cdef dict _live = {}
 cdef object _lock = threading.RLock()  # a holder may be dropped by the garbage collector in the middle of this
@@ -26,7 +27,7 @@ def claim_identity(file, identity=None):
     with _lock:
         entry = _live.get(file)
         if entry is None:
-            entry = _live[file] = [next_storage_id() if identity is None else identity, 0]
+            entry = _live[file] = [next_storage_id() if identity is None else identity, 0, None]
         (<list>entry)[1] += 1
         return (<list>entry)[0]
 
@@ -40,6 +41,23 @@ def drop_identity(file):
         (<list>entry)[1] -= 1
         if (<list>entry)[1] == 0:
             del _live[file]
+
+
+def share_block(file, block):
+    """Say that `block` is what the memory behind `file` is counted by, for whoever maps it once more."""
+    with _lock:
+        entry = _live.get(file)
+        if entry is not None and shared_block(file) is None:
+            (<list>entry)[2] = weakref.ref(block)
+
+
+def shared_block(file):
+    """The block that a live holder of the memory behind `file` counts it by; None if none does."""
+    with _lock:
+        entry = _live.get(file)
+        reference = None if entry is None else (<list>entry)[2]
+    block = None if reference is None else reference()
+    return block if block is not None and block.state == "live" else None
 
 
 def live_identities():

@@ -151,6 +151,7 @@ cdef extern from "alloc/block.hpp" namespace "tensormem" nogil:
         uint32_t origin
         uint32_t slot
         uint8_t alignment_log2
+    cbool is_handle(uint64_t address)
 
 
 cdef extern from "order/block_uses.hpp" namespace "tensormem" nogil:
@@ -160,12 +161,21 @@ cdef extern from "order/block_uses.hpp" namespace "tensormem" nogil:
         read_write
 
 
+cdef extern from "resource/memory_maker.hpp" namespace "tensormem" nogil:
+    cdef cppclass MemoryMaker:
+        pass
+    cdef cppclass MakerScope:
+        MakerScope(MemoryMaker* maker)
+    MemoryMaker* maker_in_force()
+
+
 cdef extern from "resource/resource.hpp" namespace "tensormem" nogil:
     cdef cppclass AllocRequest:
         uint64_t nbytes
         uint64_t alignment
         StreamId stream
         TagId tag
+        MemoryMaker* maker
     cdef cppclass Resource:
         Status allocate(const AllocRequest& request, Block* block)
         Status deallocate(const Block& block, StreamId stream, BlockState* end)
@@ -198,6 +208,11 @@ cdef extern from "resource/callback_memory_resource.hpp" namespace "tensormem" n
         pass
     cdef cppclass CallbackMemoryResource(Resource):
         CallbackMemoryResource(Driver& driver, int32_t device, MemoryCallbacks callbacks, uint64_t alignment)
+
+
+cdef extern from "resource/kind_memory_resource.hpp" namespace "tensormem" nogil:
+    cdef cppclass KindMemoryResource(Resource):
+        KindMemoryResource(Driver& driver, int32_t device, shared_ptr[MemoryMaker] standard)
 
 
 cdef extern from "resource/pool_memory_resource.hpp" namespace "tensormem" nogil:

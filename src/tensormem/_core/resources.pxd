@@ -49,6 +49,8 @@ cdef class DeviceMemoryResource:
 
 # The resource itself, checked: an upstream must have been initialised.
 cdef DeviceMemoryResource upstream_of(object upstream)
+# A block of a request that is complete, with a maker or without one; a shortage has its report.
+cdef DeviceBlock allocate_made(DeviceMemoryResource mr, AllocRequest* request)
 cdef TagId tag_id(object text) except? 0xFFFFFFFF
 # The tag of the text, or for None the one of the scope around.
 cdef TagId tag_or_current(object text) except? 0xFFFFFFFF

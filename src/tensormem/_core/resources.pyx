@@ -24,6 +24,7 @@ from tensormem._core.native cimport (
     AllocRequest,
     Block,
     ForeignResourceAdaptor,
+    MakerScope,
     Resource,
     ResourcePtr,
     Stats,
@@ -31,8 +32,10 @@ from tensormem._core.native cimport (
     StreamId,
     TagId,
     intern_tag,
+    is_handle,
     kStatsFieldCount,
     kStatsFields,
+    maker_in_force,
     stats_value,
     tag_text,
 )
@@ -217,7 +220,7 @@ cdef class DeviceBlock:
             return view.tobytes()
 
     def _check_touchable(self):
-        if not self._resource().is_host_accessible:
+        if is_handle(self.raw.address) or not self._resource().is_host_accessible:
             raise errors.InvalidArgument(f"the CPU cannot touch {self!r}; copy it to main memory first")
         if self.state != "live":
             raise errors.UseAfterFree(self.raw.generation, self.raw.address, what=f"the block is {self.state}")
@@ -275,6 +278,30 @@ def _dump_shortage(error):
     except Exception as failure:
         warnings.warn(f"the report of an OutOfMemory could not be written to {path}: {failure}", RuntimeWarning,
                       stacklevel=3)
+
+
+cdef DeviceBlock allocate_made(DeviceMemoryResource mr, AllocRequest* request):
+    cdef DeviceBlock block
+    cdef Status status
+    if mr._in_python:
+        return _allocate_in_python(mr, request)
+    block = DeviceBlock.__new__(DeviceBlock)
+    status = mr.target.allocate(request[0], &block.raw)
+    if not status.ok():
+        _refuse_allocation(mr, move(status), request.tag)
+    return mr._wrap(block)
+
+
+cdef DeviceBlock _allocate_in_python(DeviceMemoryResource mr, const AllocRequest* request):
+    # The maker cannot be an argument of a method written in Python: whoever forwards to us finds it in force.
+    global _makers_forwarded
+    _makers_forwarded = True
+    cdef MakerScope* scope = new MakerScope(request.maker)
+    try:
+        return mr.allocate(request.nbytes, borrow_stream(mr.driver, request.stream), alignment=request.alignment,
+                           tag=None if request.tag == 0 else _tag_text(request.tag))
+    finally:
+        del scope
 
 
 cdef int _refuse_exported(DeviceBlock block) except -1:
@@ -489,6 +516,8 @@ cdef class DeviceMemoryResource:
             request.tag = tag_id(tag)
         elif _scopes_used:
             request.tag = _current_tag.get()[0]
+        if _makers_forwarded:
+            request.maker = maker_in_force()
         return 0
 
     cdef DeviceBlock _wrap(self, DeviceBlock block):
@@ -583,6 +612,7 @@ class LaunchRecorder:
 
 _current_tag = ContextVar("tensormem.tag", default=(0, None))  # the tag, and the scope around it
 cdef bint _scopes_used = False
+cdef bint _makers_forwarded = False
 
 
 class tag:
@@ -643,8 +673,7 @@ cdef void _allocate(PyObject* held, const AllocRequest* request, Block* block, S
     cdef DeviceMemoryResource self
     try:
         self = _alive(<object>held)
-        made = self.allocate(request.nbytes, borrow_stream(self.driver, request.stream), alignment=request.alignment,
-                             tag=None if request.tag == 0 else _tag_text(request.tag))
+        made = _allocate_in_python(self, request)
         _check_made(self, made, request)
         self._held[(<DeviceBlock>made).raw.generation] = made
         block[0] = (<DeviceBlock>made).raw

@@ -1,6 +1,6 @@
 from typing import SupportsIndex, final
 
-from tensormem._core.drivers import Driver
+from tensormem._core.resources import DeviceMemoryResource
 from tensormem._core.storages import Storage
 from tensormem.spaces import LogicalMemorySpace
 
@@ -28,14 +28,27 @@ class SharedMemory:
     def export_readonly_fd(self, *, trust: bool = False) -> int: ...
     def release(self) -> None: ...
 
-def create_shared_memory(
-    nbytes: SupportsIndex | str, name: str | None = None, *, huge_pages: bool = False, readers_only: bool = False
-) -> SharedMemory: ...
+def allocate_shared_memory(
+    mr: DeviceMemoryResource,
+    nbytes: SupportsIndex | str,
+    space: LogicalMemorySpace,
+    memory: str,
+    *,
+    tag: str | None = None,
+    huge_pages: bool = False,
+    readers_only: bool = False,
+    alignment: SupportsIndex | None = None,
+) -> Storage: ...
 def attach_shared_memory(
-    fd: SupportsIndex, nbytes: SupportsIndex | None = None, *, readonly: bool = False, trust: bool = False
-) -> SharedMemory: ...
-def storage_of_shared_memory(
-    owner: SharedMemory, space: LogicalMemorySpace, memory: str, driver: Driver
+    mr: DeviceMemoryResource,
+    fd: SupportsIndex,
+    nbytes: SupportsIndex | None,
+    space: LogicalMemorySpace,
+    memory: str,
+    *,
+    tag: str | None = None,
+    readonly: bool = False,
+    trust: bool = False,
 ) -> Storage: ...
 def why_no_shared_memory() -> str | None: ...
 def drop_spare_shared_memory() -> None: ...

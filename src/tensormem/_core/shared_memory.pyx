@@ -6,20 +6,23 @@ The work is done in native/driver/host/shared_memory. Must not know: tensors, ho
 cimport cython
 from libc.stdint cimport uint8_t, uint64_t
 from libcpp cimport bool as cbool
+from libcpp.memory cimport make_shared, shared_ptr, unique_ptr
 from libcpp.utility cimport move
 
 from tensormem._core.construction cimport only_the_core_makes
-from tensormem._core.drivers cimport Driver
 from tensormem._core.failures cimport check
-from tensormem._core.native cimport Status
+from tensormem._core.kinds cimport refuse_part
+from tensormem._core.native cimport AllocRequest, MemoryMaker, Status
+from tensormem._core.resources cimport DeviceBlock, DeviceMemoryResource, allocate_made
 from tensormem._core.sizes cimport size_of
-from tensormem._core.storages cimport new_bracketed_storage
+from tensormem._core.storages cimport Storage, new_bracketed_storage
 
 import errno
 import os
+import weakref
 
 from tensormem import errors
-from tensormem._core.identities import claim_identity, drop_identity, new_identity
+from tensormem._core.identities import claim_identity, drop_identity, new_identity, share_block, shared_block
 
 
 cdef extern from "driver/host/os.hpp" namespace "tensormem::host::os" nogil:
@@ -50,10 +53,9 @@ cdef extern from "driver/host/shared_memory.hpp" namespace "tensormem" nogil:
         cbool readonly
         cbool trusted
     cdef cppclass NativeSharedMemory "tensormem::SharedMemory":
+        NativeSharedMemory()
         Status create(uint64_t nbytes, const SharedMemoryOptions& options)
         Status attach(int fd, const AttachOptions& options)
-        void release()
-        void hand_over(NativeSharedMemory& to)
         uint64_t address()
         uint64_t nbytes()
         cbool readonly()
@@ -68,8 +70,18 @@ cdef extern from "driver/host/shared_memory.hpp" namespace "tensormem" nogil:
     int try_shared_memory()
 
 
+cdef extern from "resource/shared_memory_maker.hpp" namespace "tensormem" nogil:
+    cdef cppclass SharedMemoryMaker(MemoryMaker):
+        SharedMemoryMaker(const SharedMemoryOptions& options)
+        SharedMemoryMaker(shared_ptr[NativeSharedMemory] adopted)
+        const shared_ptr[NativeSharedMemory]& made()
+
+
 cdef extern from "driver/host/spare_file.hpp" namespace "tensormem::host" nogil:
     void drop_spare_file()
+
+
+cdef NativeSharedMemory _nothing  # what one that was released has behind it
 
 
 @cython.final
@@ -85,10 +97,14 @@ cdef class SharedMemory:
     (16, True, False)
     """
 
-    cdef NativeSharedMemory native
+    cdef shared_ptr[NativeSharedMemory] _native  # the leaf that counts the memory has a share as well
+    cdef NativeSharedMemory* native  # never NULL
     cdef readonly object id  # the identity of the memory, for its storage
-    cdef bint _created  # here, not attached
     cdef tuple _file  # (st_dev, st_ino), once it was asked for; then the identity is held by it
+    cdef object _block  # a reference to what the memory is counted by
+
+    def __cinit__(self):
+        self.native = &_nothing
 
     def __dealloc__(self):
         if self._file is not None:
@@ -151,14 +167,15 @@ cdef class SharedMemory:
         return self._export(True, trust)
 
     def release(self):
-        """Unmap and close it; whoever else holds the memory keeps it."""
+        """Let go of it: it is unmapped and closed when no storage needs it. Whoever else holds the memory keeps it."""
         # Whoever exports a descriptor at this moment has it already, or finds none: never another file of its number.
-        cdef NativeSharedMemory going
+        cdef shared_ptr[NativeSharedMemory] going
         with cython.critical_section(self):
             file, self._file = self._file, None
-            self.native.hand_over(going)
+            self.native = &_nothing
+            going.swap(self._native)
         with nogil:
-            going.release()
+            going.reset()
         if file is not None:
             drop_identity(file)
 
@@ -188,6 +205,9 @@ cdef class SharedMemory:
         file = (device, inode)
         self.id = claim_identity(file, self.id)
         self._file = file
+        block = None if self._block is None else self._block()
+        if block is not None:
+            share_block(file, block)
         return 0
 
 
@@ -195,29 +215,41 @@ only_the_core_makes(SharedMemory, b"shared memory comes from tensormem.memories.
 
 
 cdef bytes _NAME = b"tensormem"
+cdef uint64_t _HUGE_PAGE = 2 << 20
 
 
-def create_shared_memory(nbytes, name=None, *, bint huge_pages=False, bint readers_only=False):
-    """New shared memory, zeroed. With `huge_pages`, of 2 MiB pages or not at all; with `readers_only`, others never write."""
-    cdef SharedMemory made = SharedMemory.__new__(SharedMemory)
-    cdef bytes called = _NAME if name is None else name.encode()[:200].replace(b"\0", b"?")
+def allocate_shared_memory(DeviceMemoryResource mr not None, nbytes, space, memory, *, tag=None, bint huge_pages=False,
+                           bint readers_only=False, alignment=None):
+    """A storage of new shared memory, zeroed, that `mr` counts. With `huge_pages`, of 2 MiB pages or not at all; with
+    `readers_only`, others never write."""
+    cdef SharedMemory owner = SharedMemory.__new__(SharedMemory)
+    cdef bytes called = _NAME if tag is None else tag.encode()[:200].replace(b"\0", b"?")
     cdef SharedMemoryOptions options
-    cdef uint64_t size = size_of(nbytes)
-    cdef Status status
     options.name = called
     options.huge_pages = huge_pages
     options.readers_only = readers_only
-    with nogil:
-        status = made.native.create(size, options)
-    check(move(status))
-    made.id = new_identity()
-    made._created = True
+    cdef uint64_t wanted = size_of(nbytes)
+    if huge_pages:
+        wanted += -wanted % _HUGE_PAGE
+    cdef unique_ptr[SharedMemoryMaker] maker
+    maker.reset(new SharedMemoryMaker(options))
+    cdef DeviceBlock block = _block_of(mr, maker.get(), wanted, alignment, tag)
+    owner._native = maker.get().made()
+    owner.native = owner._native.get()
+    owner.id = new_identity()
+    owner._block = weakref.ref(block)
+    cdef Storage made = _storage_of(owner, wanted, space, memory, mr)
+    made.hold_block(block, NULL)
     return made
 
 
-def attach_shared_memory(fd, nbytes=None, *, bint readonly=False, bint trust=False):
-    """The shared memory behind a descriptor, which stays the caller's. Type, size and seals are checked first."""
-    cdef SharedMemory made = SharedMemory.__new__(SharedMemory)
+def attach_shared_memory(DeviceMemoryResource mr not None, fd, nbytes, space, memory, *, tag=None, bint readonly=False,
+                         bint trust=False):
+    """A storage of the shared memory behind a descriptor, which stays the caller's, that `mr` counts. Type, size and
+    seals are checked first."""
+    cdef SharedMemory owner = SharedMemory.__new__(SharedMemory)
+    cdef shared_ptr[NativeSharedMemory] attached = make_shared[NativeSharedMemory]()
+    cdef NativeSharedMemory* native = attached.get()
     cdef AttachOptions options
     cdef int given = fd_of(fd)
     cdef Status status
@@ -225,16 +257,39 @@ def attach_shared_memory(fd, nbytes=None, *, bint readonly=False, bint trust=Fal
     options.readonly = readonly
     options.trusted = trust
     with nogil:
-        status = made.native.attach(given, options)
+        status = native.attach(given, options)
     check(move(status))
-    made._identify()
+    owner._native = attached
+    owner.native = native
+    owner._identify()
+    cdef Storage made = _storage_of(owner, native.nbytes(), space, memory, mr)
+    cdef DeviceBlock block = shared_block(owner._file)
+    if block is not None:
+        made.ending().attach(block, NULL)
+        return made
+    cdef unique_ptr[SharedMemoryMaker] maker
+    maker.reset(new SharedMemoryMaker(attached))
+    block = _block_of(mr, maker.get(), native.nbytes(), None, tag)
+    share_block(owner._file, block)
+    made.hold_block(block, NULL)
     return made
 
 
-def storage_of_shared_memory(SharedMemory owner not None, space, memory, Driver driver not None):
-    """The storage of shared memory, which it releases at its end."""
-    return new_bracketed_storage(owner.native.address(), owner.native.nbytes(), owner, space, memory, driver,
-                                 owner.native.readonly(), owner.id, owner._created)
+cdef DeviceBlock _block_of(DeviceMemoryResource mr, SharedMemoryMaker* maker, uint64_t nbytes, object alignment,
+                           object tag):
+    cdef AllocRequest request
+    mr._request(&request, 1, None, 1 if alignment is None else alignment, tag)
+    request.nbytes = nbytes
+    request.maker = maker
+    cdef DeviceBlock block = allocate_made(mr, &request)
+    if maker.made().get() is NULL:
+        refuse_part(mr, block)
+    return block
+
+
+cdef Storage _storage_of(SharedMemory owner, uint64_t nbytes, object space, object memory, DeviceMemoryResource mr):
+    return new_bracketed_storage(owner.native.address(), nbytes, owner, space, memory, mr.driver,
+                                 owner.native.readonly(), owner.id)
 
 
 def why_no_shared_memory():

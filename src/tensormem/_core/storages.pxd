@@ -3,8 +3,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from tensormem._core.accesses cimport Accesses
 from tensormem._core.drivers cimport Driver
+from tensormem._core.endings cimport Ending, PythonKindMemory
 from tensormem._core.native_tensor cimport ElementWidth
-from tensormem._core.resources cimport ExportCount
+from tensormem._core.resources cimport DeviceBlock, ExportCount
 from tensormem._core.streams cimport Event
 
 
@@ -18,10 +19,8 @@ cdef class ElementType:
     cdef bytes format  # of the buffer protocol, or None
 
 
-cdef class Release:
-    cdef object _owner  # None once it was released
-
-    cdef int call(self) except -1
+cdef class Release(Ending):
+    pass
 
 
 cdef class Storage:
@@ -39,8 +38,7 @@ cdef class Storage:
     cdef bint _readonly
     cdef bint host
     cdef bint _closed
-    cdef Release _release  # where the owner has one and no brackets, which see to it themselves
-    cdef uint32_t _reporter  # its kind of memory in traces; 0 when its beginning was not reported
+    cdef Release _release  # where the memory has an end and no brackets, which see to it themselves
     cdef ExportCount exports
     cdef Accesses accesses  # where the owner wants brackets around them; None for most
     cdef Event pending  # what writes the bytes at this moment
@@ -48,7 +46,10 @@ cdef class Storage:
 
     cdef int check_open(self) except -1
     cdef int check_address(self) except -1
-    cdef int _report(self) except -1
+    # What ends the memory; made if there is none yet.
+    cdef Ending ending(self)
+    # From now on the memory goes by way of the resource that counts it by `block`, and begins where that does.
+    cdef int hold_block(self, DeviceBlock block, PythonKindMemory* memory) except -1
     cdef int settle(self) except -1
     cdef uint64_t lend(self, bint readonly) except? 0
     cdef void let_go(self, bint readonly) noexcept
@@ -58,9 +59,9 @@ cdef class Storage:
 cdef ElementType element_of(object dtype)
 # The same for DLPack's three numbers; padded elements of less than a byte have a byte each.
 cdef ElementType element_from_code(uint8_t code, uint8_t bits, uint16_t lanes, bint padded)
-# A storage of memory that `owner` owns and is told of, with an identity that is known; `fresh` if it was made just now.
+# A storage of memory that `owner` owns and is told of, with an identity that is known.
 cdef Storage new_bracketed_storage(uint64_t address, uint64_t nbytes, object owner, object space, object memory,
-                                   Driver driver, bint readonly, uint64_t id, bint fresh)
+                                   Driver driver, bint readonly, uint64_t id)
 # A storage of memory that `owner` owns, made without looking at the arguments again.
 cdef Storage new_storage(uint64_t address, uint64_t nbytes, object owner, object space, object memory, Driver driver,
                          int32_t device_type, int32_t device_id, bint host, bint readonly)

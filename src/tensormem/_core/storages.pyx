@@ -7,12 +7,12 @@ A storage gives its memory back by letting go of its owner, whoever that is. Mus
 cimport cython
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libcpp.string_view cimport string_view
 
 from tensormem._core.accesses cimport accesses_of, bracketed_by
 from tensormem._core.drivers cimport Driver
+from tensormem._core.endings cimport Ending, PythonKindMemory
+from tensormem._core.native cimport is_handle
 from tensormem._core.native_tensor cimport next_storage_id
-from tensormem._core.native_trace cimport add_reporter, report_allocate, report_deallocate, trace_is_on
 from tensormem._core.resources cimport DeviceBlock
 from tensormem._core.sizes cimport address_of, size_of
 from tensormem._core.streams cimport report_unraisable
@@ -78,25 +78,17 @@ cdef ElementType _describe(object dtype, bint padded):
 # Not of a free list: that would take an object for finalised that another one was before it.
 @cython.final
 @cython.no_gc_clear
-cdef class Release:
-    """The one call of an owner's `release`, made at the latest when nobody holds this any more."""
-
-    def __init__(self):
-        raise TypeError("made by a storage")
+cdef class Release(Ending):
+    """The end of memory without brackets, at the latest when nobody holds this any more."""
 
     def __del__(self):
         # Not when it is deallocated: in a cycle of garbage the owner would have lost its attributes by then.
         owner = self._owner
         try:
-            self.call()
+            if owner is not None:
+                self.let_go()
         except BaseException as error:
             report_unraisable(error, owner)
-
-    cdef int call(self) except -1:
-        owner, self._owner = self._owner, None
-        if owner is not None:
-            owner.release()
-        return 0
 
 
 cdef Release _release_of(object owner):
@@ -149,14 +141,10 @@ cdef class Storage:
         self.host = host_accessible
         self._readonly = readonly
         self._id = number
-        if id is None and has_release and trace_is_on():
-            self._report()
 
     def __dealloc__(self):
         if self._closed:
             return
-        if self._reporter != 0:
-            report_deallocate(self._reporter, self.address, self.capacity, self._id, 0)
         if type(self._owner) is DeviceBlock:  # every other owner is let go by what this storage holds
             (<DeviceBlock>self._owner)._exports.remove()
 
@@ -181,6 +169,19 @@ cdef class Storage:
     def owner(self):
         """What keeps the memory: a block, another library's object; None when closed."""
         return self._owner
+
+    @property
+    def block(self):
+        """The block that a resource counts the memory by, with its tag and resource; None for memory of others."""
+        cdef Ending end = self._release if self.accesses is None else self.accesses
+        if type(self._owner) is DeviceBlock:
+            return self._owner
+        return None if end is None else end._block
+
+    @property
+    def owner_offset(self):
+        """Where it begins in the memory of its owner: 0, or more where a resource has put guards around it."""
+        return 0 if self.accesses is None else self.accesses._shift
 
     @property
     def device(self):
@@ -254,15 +255,13 @@ cdef class Storage:
             raise BufferError(f"{self!r} cannot be closed: exported {self.export_count} times; drop the arrays and "
                               "buffers over it")
         self._closed = True
-        if self._reporter != 0:
-            report_deallocate(self._reporter, self.address, self.capacity, self._id, 0)
         owner, self._owner = self._owner, None
         if type(owner) is DeviceBlock:
             (<DeviceBlock>owner)._exports.remove()
         elif self.accesses is not None:
             self.accesses.close()
         elif self._release is not None:
-            self._release.call()
+            self._release.let_go()
 
     def __enter__(self):
         return self
@@ -294,9 +293,20 @@ cdef class Storage:
             self.accesses.leave(readonly)
         self.exports.remove()
 
-    cdef int _report(self) except -1:
-        self._reporter = _reporter_of(self.memory)
-        report_allocate(self._reporter, self.address, self.capacity, self._id, 0)
+    cdef Ending ending(self):
+        if self.accesses is not None:
+            return self.accesses
+        if self._release is None:
+            self._release = _release_of(self._owner)
+        return self._release
+
+    cdef int hold_block(self, DeviceBlock block, PythonKindMemory* memory) except -1:
+        cdef Ending end = self.ending()
+        end.attach(block, memory)
+        if self.address != 0 and not is_handle(block.raw.address):
+            if self.accesses is not None:
+                self.accesses._shift = block.raw.address - self.address
+            self.address = block.raw.address
         return 0
 
     cdef int check_address(self) except -1:
@@ -329,18 +339,6 @@ def install_maps(map_storage):
     _map = map_storage
 
 
-cdef dict _reporters = {}  # kinds of memory that no resource hands out, by name
-
-
-cdef uint32_t _reporter_of(object memory):
-    # Made when the first storage of its kind is; a race makes two, which differ in their number only.
-    cdef bytes kind = str(memory).encode()
-    if kind not in _reporters:
-        _reporters[kind] = add_reporter(0, string_view(<const char*>kind, len(kind)),
-                                        string_view(<const char*>kind, len(kind)))
-    return _reporters[kind]
-
-
 cdef int _keep_block(DeviceBlock block) except -1:
     # As long as a storage needs it, nobody can give the block back by hand.
     if not block._exports.add():
@@ -369,7 +367,7 @@ cdef Storage new_storage(uint64_t address, uint64_t nbytes, object owner, object
 
 
 cdef Storage new_bracketed_storage(uint64_t address, uint64_t nbytes, object owner, object space, object memory,
-                                   Driver driver, bint readonly, uint64_t id, bint fresh):
+                                   Driver driver, bint readonly, uint64_t id):
     cdef Storage made = Storage.__new__(Storage)
     made.address = address
     made.capacity = nbytes
@@ -383,6 +381,4 @@ cdef Storage new_bracketed_storage(uint64_t address, uint64_t nbytes, object own
     made.device_type = 1
     made.host = True
     made._readonly = readonly
-    if fresh and trace_is_on():
-        made._report()
     return made

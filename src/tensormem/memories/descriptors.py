@@ -27,7 +27,12 @@ _TAKERS = {"shm": "tensormem.memories.shm", "hugetlb": "tensormem.memories.shm",
 
 
 def storage_from_fd(
-    fd: SupportsIndex, nbytes: int | None = None, *, readonly: bool = False, trust: bool = False
+    fd: SupportsIndex,
+    nbytes: int | None = None,
+    *,
+    readonly: bool = False,
+    trust: bool = False,
+    tag: str | None = None,
 ) -> Storage:
     """A storage over the memory behind a descriptor, of which a duplicate is kept; `fd` stays the caller's.
 
@@ -50,7 +55,7 @@ def storage_from_fd(
         taker = import_module(_TAKERS[kind])
     except ImportError as missing:
         raise errors.MemoryUnavailable(kind, str(missing)) from None
-    storage: Storage = taker.from_fd(fd, nbytes, readonly, **options)
+    storage: Storage = taker.from_fd(fd, nbytes, readonly, tag=tag, **options)
     return storage
 
 
@@ -59,6 +64,8 @@ def export_fd(storage: Storage, *, readonly: bool = False, trust: bool = False) 
     owner = storage.owner
     if storage.closed:
         raise errors.UseAfterFree(storage.id, 0, what="the storage was closed")
+    if storage.owner_offset:
+        raise errors.NotSupported(f"a descriptor of {storage.memory} memory with guards around it")
     export = getattr(owner, "export_readonly_fd" if readonly else "export_fd", None)
     if export is None:
         kind = f"{storage.memory} memory" if not hasattr(owner, "export_fd") else f"read-only {storage.memory} memory"

@@ -9,9 +9,10 @@ import os
 from typing import SupportsIndex
 
 from tensormem import drivers, errors, units
-from tensormem._core import Driver, Storage, claim_identity, drop_identity
+from tensormem._core import Driver, Storage, adopt_storage, claim_identity, drop_identity
 from tensormem.memories.kinds import TensorMemory
 from tensormem.memories.mem import vendor_of
+from tensormem.mr import get_kind_resource
 from tensormem.spaces import LogicalMemorySpace, SpaceKind
 
 __all__ = ["import_external"]
@@ -34,7 +35,8 @@ class _ExternalMemory:
 
 
 def import_external(
-    fd: int, space: LogicalMemorySpace | str = "gpu:0", *, nbytes: SupportsIndex | str | None = None
+    fd: int, space: LogicalMemorySpace | str = "gpu:0", *, nbytes: SupportsIndex | str | None = None,
+    tag: str | None = None,
 ) -> Storage:
     """The memory behind a descriptor as a storage in a GPU's space. Without `nbytes`, all of it.
 
@@ -53,22 +55,26 @@ def import_external(
     address = driver.import_external(fd, size)
     try:
         status = os.fstat(fd)
-        owner = _ExternalMemory(driver, address, (status.st_dev, status.st_ino))
+        file = status.st_dev, status.st_ino
+        owner = _ExternalMemory(driver, address, file)
     except BaseException:
         driver.release_external(address)
         raise
-    return Storage(
+    kind = TensorMemory.DMA if _is_dma_buf(fd) else TensorMemory.SHM
+    imported = Storage(
         address,
         size,
         owner=owner,
         id=owner.id,
         space=wanted,
-        memory=TensorMemory.DMA if _is_dma_buf(fd) else TensorMemory.SHM,
+        memory=kind,
         device=(int(device_type), device_id),
         driver=driver,
         host_accessible=False,
         reason="memory of others, imported by descriptor",
     )
+    storage: Storage = adopt_storage(get_kind_resource(kind, driver), imported, file=file, tag=tag)
+    return storage
 
 
 def _size_of(fd: int) -> int:

@@ -5,16 +5,18 @@ Must not know: tensors, and how OpenGL is called; that is `tensormem.gl`.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import SupportsIndex
 
 from tensormem import drivers, errors
-from tensormem._core import Storage
+from tensormem._core import Storage, allocate_of_kind
 from tensormem.gl import GlContext, PixelBuffer
 from tensormem.gl import why_not as why_no_opengl
 from tensormem.memories.kinds import TensorMemory
+from tensormem.mr import DeviceMemoryResource, get_kind_resource
 from tensormem.spaces import LogicalMemorySpace, main
 
-__all__ = ["allocate", "why_not"]
+__all__ = ["allocate", "make_storage", "why_not"]
 
 _MOST = 2**63 - 1
 
@@ -27,6 +29,7 @@ def allocate(
     persistent: bool | None = None,
     usage: str = "both",
     alignment: SupportsIndex | None = None,
+    mr: DeviceMemoryResource | None = None,
     stream: object = None,
     tag: str | None = None,
 ) -> Storage:
@@ -34,7 +37,8 @@ def allocate(
 
     `persistent` ones stay mapped and have an address; by default they are, where OpenGL offers it. The others have one
     map at a time (`PboMapped`) and an address only meanwhile. `usage` tells OpenGL what to prepare for: "upload",
-    "download" or "both". The memory is there at once, whatever the `stream`; `tag` is a label for debugging.
+    "download" or "both". The memory is there at once, whatever the `stream`; `tag` is a label for debugging as well. It
+    is counted by `mr`, or by the resource that serves this kind (`tm.mr.get_kind_resource`).
 
     >>> if why_not() is None:
     ...     storage = allocate(4096, persistent=False)
@@ -53,16 +57,33 @@ def allocate(
     if staying and made_by.storage_call is None:
         raise errors.MemoryUnavailable("pbo", f"{made_by!r} has no buffers that stay mapped; use persistent=False")
     _check_alignment(alignment, made_by)
-    buffer = PixelBuffer(wanted, made_by, persistent=staying, usage=usage, label=tag or "")
+    make = partial(make_storage, context=made_by, persistent=staying, usage=usage, label=tag or "", used_bytes=wanted)
+    resource = get_kind_resource("pbo") if mr is None else mr
+    storage: Storage = allocate_of_kind(resource, wanted, make, alignment=alignment if staying else None, tag=tag)
+    return storage
+
+
+def make_storage(
+    nbytes: int,
+    *,
+    context: GlContext | None = None,
+    persistent: bool = True,
+    usage: str = "both",
+    label: str = "",
+    used_bytes: int | None = None,
+) -> Storage:
+    """A storage over a new pixel buffer that nothing counts yet; over its first `used_bytes`, if that is said."""
+    made_by = _default_context() if context is None else context
+    buffer = PixelBuffer(nbytes, made_by, persistent=persistent, usage=usage, label=label)
     return Storage(
         buffer.address,
-        wanted,
+        nbytes if used_bytes is None else used_bytes,
         owner=buffer,
         space=main,
         memory=TensorMemory.PBO,
         device=(1, 0),
         driver=drivers.host(),
-        host_accessible=staying,
+        host_accessible=persistent,
     )
 
 

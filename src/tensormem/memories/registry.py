@@ -13,10 +13,11 @@ from importlib.metadata import entry_points
 from typing import Any, SupportsIndex
 
 from tensormem import errors
-from tensormem._core import Storage
+from tensormem._core import Storage, adopt_storage
 from tensormem.config import get_config
 from tensormem.memories import mem
 from tensormem.memories.kinds import TensorMemory
+from tensormem.mr import get_kind_resource
 from tensormem.spaces import LogicalMemorySpace, main
 
 __all__ = ["MemoryProvider", "allocate", "find_provider", "providers", "register_memory", "unregister_memory"]
@@ -84,7 +85,16 @@ def allocate(
     provider = _providers.get(memory) or find_provider(memory)
     if get_config().force_mem and provider is not mem.allocate:
         return _forced(nbytes, str(memory), space, options)
-    return provider(nbytes, space, **options)
+    storage = provider(nbytes, space, **options)
+    if memory in _BUILT_IN or provider is mem.allocate:
+        return storage
+    return _counted(storage, str(memory), options.get("tag"))
+
+
+def _counted(storage: Storage, kind: str, tag: str | None) -> Storage:
+    """What a provider of somebody else's made is counted like every other memory, unless a resource does already."""
+    counted: Storage = adopt_storage(get_kind_resource(kind), storage, tag=tag)
+    return counted
 
 
 def _forced(nbytes: SupportsIndex, asked: str, space: LogicalMemorySpace, options: dict[str, Any]) -> Storage:

@@ -9,18 +9,10 @@ from __future__ import annotations
 from typing import SupportsIndex
 
 from tensormem import errors
-from tensormem._core import (
-    SharedMemory,
-    Storage,
-    StreamLike,
-    attach_shared_memory,
-    create_shared_memory,
-    host_driver,
-    storage_of_shared_memory,
-    why_no_shared_memory,
-)
+from tensormem._core import Storage, StreamLike, allocate_shared_memory, attach_shared_memory, why_no_shared_memory
 from tensormem.memories import processes
 from tensormem.memories.kinds import TensorMemory
+from tensormem.mr import DeviceMemoryResource, get_kind_resource
 from tensormem.spaces import LogicalMemorySpace, main
 
 __all__ = ["allocate", "from_fd", "why_not"]
@@ -34,6 +26,7 @@ def allocate(
     *,
     peers: str = "rw",
     huge_pages: bool = False,
+    mr: DeviceMemoryResource | None = None,
     tag: str | None = None,
     stream: StreamLike | None = None,
     alignment: SupportsIndex | None = None,
@@ -41,7 +34,8 @@ def allocate(
     """A storage of new shared memory, zeroed; pages are there when they are touched.
 
     With `peers="r"` the kernel never lets anybody but this storage write, whatever a peer tries. With `huge_pages`, the
-    memory is of 2 MiB pages, or it is refused. The memory is there at once, so `stream` has nothing to wait for.
+    memory is of 2 MiB pages, or it is refused. The memory is there at once, so `stream` has nothing to wait for. It is
+    counted by `mr`, or by the resource that serves this kind (`tm.mr.get_kind_resource`).
 
     >>> allocate(64)
     <Storage ...: 64 bytes of shm in main, 0x...>
@@ -49,16 +43,27 @@ def allocate(
     if space is not main or peers != "rw":
         _check(space, peers)
     try:
-        owner = create_shared_memory(nbytes, tag, huge_pages=huge_pages, readers_only=peers == "r")
+        return allocate_shared_memory(
+            get_kind_resource("shm") if mr is None else mr,
+            nbytes,
+            main,
+            TensorMemory.SHM,
+            tag=tag,
+            huge_pages=huge_pages,
+            readers_only=peers == "r",
+            alignment=alignment,
+        )
     except errors.NotSupported as missing:
         raise errors.MemoryUnavailable("shm", missing.what) from None
-    if alignment is not None and (alignment.__index__() < 1 or owner.address % alignment.__index__()):
-        raise errors.InvalidAlignment(alignment.__index__(), what="shared memory is aligned to its pages")
-    return _storage(owner)
 
 
 def from_fd(
-    fd: SupportsIndex, nbytes: SupportsIndex | None = None, readonly: bool = False, *, trust: bool = False
+    fd: SupportsIndex,
+    nbytes: SupportsIndex | None = None,
+    readonly: bool = False,
+    *,
+    trust: bool = False,
+    tag: str | None = None,
 ) -> Storage:
     """A storage of the shared memory behind a descriptor, which stays the caller's; all of it unless `nbytes` says.
 
@@ -72,7 +77,16 @@ def from_fd(
     True
     >>> os.close(fd)
     """
-    return _storage(attach_shared_memory(fd, nbytes, readonly=bool(readonly), trust=bool(trust)))
+    return attach_shared_memory(
+        get_kind_resource("shm"),
+        fd,
+        nbytes,
+        main,
+        TensorMemory.SHM,
+        tag=tag,
+        readonly=bool(readonly),
+        trust=bool(trust),
+    )
 
 
 def why_not() -> str | None:
@@ -89,10 +103,6 @@ def _check(space: LogicalMemorySpace, peers: str) -> None:
         raise errors.MemoryUnavailable("shm", f"processes share main memory, not {space}")
     if peers not in _PEERS:
         raise errors.InvalidArgument(f"peers may 'rw' or 'r', not {peers!r:.40}")
-
-
-def _storage(owner: SharedMemory) -> Storage:
-    return storage_of_shared_memory(owner, main, TensorMemory.SHM, host_driver())
 
 
 processes.install()

@@ -10,22 +10,28 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from tensormem import errors
-from tensormem._core import Driver, host_driver
+from tensormem._core import Driver, host_driver, kind_of
 from tensormem.mr.resources import (
     DeviceMemoryResource,
+    DmaMemoryResource,
     GpuMemoryResource,
     HostMemoryResource,
+    KindMemoryResource,
     PinnedMemoryResource,
+    PixelBufferResource,
     PoolMemoryResource,
+    SharedMemoryResource,
 )
 
 __all__ = [
     "cells",
     "forget_driver",
     "get_current_device_resource",
+    "get_kind_resource",
     "get_per_device_resource",
     "get_pinned_resource",
     "set_current_device_resource",
+    "set_kind_resource",
     "set_per_device_resource",
     "set_pinned_resource",
     "use_resource",
@@ -101,6 +107,8 @@ def forget_driver(name: str) -> None:
     with _lock:
         for place in [place for place in _resources if place[0] == name]:
             del _resources[place]
+    for key in [key for key in _kinds if key[1] == name]:
+        del _kinds[key]
 
 
 def cells() -> tuple[ContextVar[dict[_Place, DeviceMemoryResource] | None], dict[_Place, DeviceMemoryResource]]:
@@ -124,6 +132,44 @@ def set_pinned_resource(driver: Driver, mr: DeviceMemoryResource) -> None:
     _check(mr)
     with _lock:
         _resources[driver.name, _PINNED] = mr
+
+
+_LEAVES = {"shm": SharedMemoryResource, "dma": DmaMemoryResource, "pbo": PixelBufferResource}
+_kinds: dict[tuple[str, str, int], DeviceMemoryResource] = {}
+
+
+def get_kind_resource(kind: str, driver: Driver | None = None) -> DeviceMemoryResource:
+    """The resource that counts memory of a kind ("shm", "dma", "pbo", or one of your own) where nobody names one.
+
+    With a GPU's `driver`, the one for memory of others that was imported into that GPU's space by descriptor.
+
+    >>> import tensormem as tm
+    >>> tm.mr.get_kind_resource("shm")
+    <SharedMemoryResource on host:0>
+    """
+    place = (str(kind), "host", 0) if driver is None else (str(kind), driver.name, driver.device)
+    found = _kinds.get(place)
+    if found is None:
+        leaf = _LEAVES.get(kind) if driver is None else None
+        found = _kinds.setdefault(place, KindMemoryResource(kind, driver) if leaf is None else leaf())
+    return found
+
+
+def set_kind_resource(kind: str, mr: DeviceMemoryResource) -> None:
+    """Let `mr`, a leaf of this kind or a stack over one, serve memory of a kind for the whole process.
+
+    >>> import tensormem as tm
+    >>> before = tm.mr.get_kind_resource("shm")
+    >>> tm.mr.set_kind_resource("shm", tm.mr.LimitingResourceAdaptor(tm.mr.SharedMemoryResource(), "1MiB"))
+    >>> tm.zeros(4, memory="shm").storage.block.mr.bytes_outstanding
+    16
+    >>> tm.mr.set_kind_resource("shm", before)
+    """
+    _check(mr)
+    found = kind_of(mr)
+    if found != kind:
+        raise errors.InvalidArgument(f"{mr!r} makes {found or 'plain'} memory, and {kind} was asked for")
+    _kinds[str(kind), mr.driver.name, mr.device_ordinal] = mr
 
 
 def _place(device: int | None, driver: Driver | None) -> _Place:

@@ -58,7 +58,8 @@ class FrameRing:
     does when `frames` frames are unread or in use: "overwrite" the oldest that nobody holds, "drop" the new one, or
     "wait". A ring goes to others through `multiprocessing`, a `Channel`, or by its two descriptors; `as_readonly()` is
     the one to give to readers: the kernel keeps them from writing frames. A process that is killed at any moment,
-    writer or reader, leaves a ring that works. With `memory="dma"` the frames are one DMA-BUF, for hardware as well.
+    writer or reader, leaves a ring that works. With `memory="dma"` the frames are one DMA-BUF, for hardware as well. `tag` is what the
+    frames are called in traces and reports.
 
     >>> import tensormem as tm
     >>> with tm.FrameRing(3, (1080, 1920, 3), "uint8") as ring:
@@ -78,11 +79,12 @@ class FrameRing:
         memory: str = "shm",
         mode: ReadMode | str = "latest",
         when_full: WhenFull | str = "overwrite",
+        tag: str | None = None,
     ) -> None:
         if TensorMemory(memory) not in (TensorMemory.SHM, TensorMemory.DMA):
             raise errors.MemoryUnavailable(str(memory), "the frames of a ring are in shm or dma, which can be shared")
         self._file = RingFile.create(frames, shape, dtype, str(WhenFull.parse(when_full)), str(ReadMode.parse(mode)))
-        made = empty(self.nbytes, "uint8", memory=memory)
+        made = empty(self.nbytes, "uint8", memory=memory, tag=tag)
         if made.memory != memory:
             raise errors.MemoryUnavailable(str(memory), made.memory_reason)
         fd = made.clone_fd()
@@ -93,24 +95,30 @@ class FrameRing:
 
     @classmethod
     def attach(
-        cls, control_fd: int, frames_fd: int, *, readonly: bool = False, mode: ReadMode | str | None = None
+        cls,
+        control_fd: int,
+        frames_fd: int,
+        *,
+        readonly: bool = False,
+        mode: ReadMode | str | None = None,
+        tag: str | None = None,
     ) -> Self:
         """The ring behind two descriptors, which stay the caller's: `fds` of a ring that was inherited. Checked."""
         chosen = None if mode is None else ReadMode.parse(mode)
         ring = cls.__new__(cls)
         ring._file = RingFile.attach(control_fd)
-        ring._prepare(frames_fd, writable=None, readonly=readonly)
+        ring._prepare(frames_fd, writable=None, readonly=readonly, tag=tag)
         if chosen is not None:
             ring._mode = chosen
         return ring
 
-    def _prepare(self, frames_fd: int, *, writable: Tensor | None, readonly: bool) -> None:
+    def _prepare(self, frames_fd: int, *, writable: Tensor | None, readonly: bool, tag: str | None = None) -> None:
         self._readonly = readonly
         self._writable = writable
         self._writer: RingWriter | None = None
         self._reader: RingReader | None = None
         self._mode = ReadMode(self._file.mode)
-        readable = from_fd(frames_fd, "uint8", self.nbytes, readonly=True)
+        readable = from_fd(frames_fd, "uint8", self.nbytes, readonly=True, tag=tag)
         self._frames_fd = os.dup(frames_fd)
         self._readable: Tensor | None = readable  # last: with it, the ring is open
 

@@ -25,11 +25,12 @@ def from_fd(
     offset: SupportsIndex = 0,
     readonly: bool = False,
     trust: bool = False,
+    tag: str | None = None,
 ) -> Tensor:
     """A tensor over the memory behind a descriptor: shared memory or a DMA-BUF. A duplicate is kept; `fd` stays yours.
 
     Type, size and seals are checked first: what is too small, may only be read (without `readonly`), or could be made
-    shorter by whoever holds it, is refused; `trust` allows that last one. Without a shape, all elements there are.
+    shorter by whoever holds it, is refused; `trust` allows that last one. Without a shape, all elements there are. `tag` is what it is called in traces and reports.
 
     >>> import os
     >>> import tensormem as tm
@@ -41,7 +42,7 @@ def from_fd(
     ([[7, 7, 7], [7, 7, 7]], True, True)
     """
     element = find_dtype(dtype)
-    storage = storage_from_fd(fd, readonly=readonly, trust=trust)
+    storage = storage_from_fd(fd, readonly=readonly, trust=trust, tag=tag)
     if shape is None:
         if element.is_subbyte or strides is not None:
             raise errors.InvalidArgument("say the shape")

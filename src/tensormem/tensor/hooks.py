@@ -9,6 +9,7 @@ from typing import Any
 
 from tensormem import errors
 from tensormem._core import (
+    kind_of,
     DeviceMemoryResource,
     Storage,
     StreamLike,
@@ -69,8 +70,8 @@ def allocate(
     """A storage for `empty`, where more was said than a size."""
     if memory is not None and use is not None:
         raise errors.InvalidArgument("say either the kind of memory or what it is for")
-    if mr is not None and memory not in (None, TensorMemory.MEM):
-        raise errors.InvalidArgument(f"a resource makes memory of kind mem, not {memory}")
+    if mr is not None and memory not in (None, TensorMemory.MEM, kind_of(mr)):
+        raise errors.InvalidArgument(f"{mr!r} makes memory of kind {kind_of(mr) or 'mem'}, not {memory}")
     wanted = None if space is None else LogicalMemorySpace.parse(space)
     if mr is not None:
         there = place_of(mr)[0]
@@ -80,9 +81,11 @@ def allocate(
     if nbytes == 0:
         options = describe_place(main if wanted is None else wanted)
         return Storage(0, 0, owner=None, host_accessible=options.pop("host"), **options)
-    if mr is not None:
+    if mr is not None and (memory is None or memory == TensorMemory.MEM):
         return storage_from(mr, nbytes, stream, alignment, tag)
     options = {name: value for name, value in (("stream", stream), ("alignment", alignment), ("tag", tag)) if value}
+    if mr is not None:
+        options["mr"] = mr
     if memory is None:
         return allocate_for(nbytes, use, wanted or main, **options)
     return allocate_kind(nbytes, memory, wanted or main, **options)

@@ -14,17 +14,18 @@ from operator import index
 from typing import SupportsIndex
 
 from tensormem import errors
-from tensormem._core import Storage, claim_identity, drop_identity, host_driver
+from tensormem._core import Storage, adopt_storage, allocate_of_kind, claim_identity, drop_identity, host_driver
 from tensormem.memories import processes
 from tensormem.memories.dma import heaps, ioctls, names, udmabuf
 from tensormem.memories.dma.availability import why_not
 from tensormem.memories.dma.buffer import DmaBuffer
 from tensormem.memories.dma.descriptor import Descriptor
 from tensormem.memories.kinds import TensorMemory
+from tensormem.mr import DeviceMemoryResource, get_kind_resource
 from tensormem.spaces import LogicalMemorySpace, main
 from tensormem.units import parse_size
 
-__all__ = ["allocate", "from_fd", "why_not"]
+__all__ = ["allocate", "from_fd", "make_storage", "why_not"]
 
 UDMABUF = "udmabuf"
 """What `heap` is called to ask for memory of udmabuf."""
@@ -37,12 +38,14 @@ def allocate(
     heap: str | None = None,
     name: str | None = None,
     alignment: SupportsIndex | None = None,
+    mr: DeviceMemoryResource | None = None,
     stream: object = None,
     tag: str | None = None,
 ) -> Storage:
     """A storage of a new DMA-BUF, zeroed. `heap` is one of `list_heaps()` or "udmabuf"; `name` is for debugging.
 
-    Without a name it is called by its `tag`, as far as that goes. The memory is there at once, whatever the `stream`.
+    Without a name it is called by its `tag`, as far as that goes. The memory is there at once, whatever the `stream`. It
+    is counted by `mr`, or by the resource that serves this kind (`tm.mr.get_kind_resource`).
 
     >>> if why_not() is None:
     ...     assert allocate(64).nbytes == 64
@@ -55,11 +58,23 @@ def allocate(
     _check_alignment(alignment)
     if name is not None:
         names.check_name(name)
-    fd, reason = _new_descriptor(size, heap)
-    return _storage(DmaBuffer(fd), size, reason, name or names.shortened(tag))
+    make = partial(make_storage, heap=heap, name=name or names.shortened(tag), used_bytes=size)
+    resource = get_kind_resource("dma") if mr is None else mr
+    storage: Storage = allocate_of_kind(resource, size, make, alignment=alignment, tag=tag)
+    return storage
 
 
-def from_fd(fd: SupportsIndex, nbytes: SupportsIndex | str | None = None, readonly: bool = False) -> Storage:
+def make_storage(
+    nbytes: int, *, heap: str | None = None, name: str | None = None, used_bytes: int | None = None
+) -> Storage:
+    """A storage of a new DMA-BUF of `nbytes` that nothing counts yet; of its first `used_bytes`, if that is said."""
+    fd, reason = _new_descriptor(nbytes, heap)
+    return _storage(DmaBuffer(fd), nbytes if used_bytes is None else used_bytes, reason, name)
+
+
+def from_fd(
+    fd: SupportsIndex, nbytes: SupportsIndex | str | None = None, readonly: bool = False, *, tag: str | None = None
+) -> Storage:
     """A storage over a DMA-BUF that somebody else made: a camera, a video decoder, another process. No copy.
 
     A duplicate of the descriptor is taken; the caller keeps his. The first `nbytes` of it are used, or all. What is no
@@ -77,7 +92,11 @@ def from_fd(fd: SupportsIndex, nbytes: SupportsIndex | str | None = None, readon
     if not 0 < wanted <= buffer.nbytes:
         buffer.release()
         raise errors.InvalidSize(nbytes, what=f"the DMA-BUF has {buffer.nbytes} bytes")
-    return _storage(buffer, wanted, "imported by descriptor")
+    file = buffer.identity
+    storage: Storage = adopt_storage(
+        get_kind_resource("dma"), _storage(buffer, wanted, "imported by descriptor"), file=file, tag=tag
+    )
+    return storage
 
 
 def _check_alignment(alignment: SupportsIndex | None) -> None:
