@@ -28,6 +28,8 @@ class Driver {
 
   // --- Who it is -----------------------------------------------------------------------------------------------
   virtual const char* name() const noexcept = 0;  // "host", "cuda", "rocm"
+  // The device whose default stream is kDefaultStream.
+  virtual std::int32_t home() const noexcept { return 0; }
   virtual Status device_count(std::int32_t* count) = 0;
   virtual Status device_info(std::int32_t device, DeviceInfo* info) = 0;
   virtual Status memory_info(std::int32_t device, MemoryInfo* info) = 0;

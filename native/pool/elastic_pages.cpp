@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/invariant.hpp"
-#include "driver/space_name.hpp"
+#include "driver/memory_space.hpp"
 #include "trace/inside.hpp"
 #include "trace/reporters.hpp"
 #include "trace/reports.hpp"
@@ -26,7 +26,7 @@ ElasticPages::ElasticPages(Driver& driver, std::int32_t device, std::uint64_t ba
       device_(device),
       base_(base),
       page_bytes_(page_bytes),
-      id_(add_reporter(0, "pages", space_of(driver, device))),
+      id_(add_reporter(0, "pages", text_of(space_of(driver, device)))),
       mapped_(page_count),
       table_(page_count),
       cache_(driver, device, base, page_bytes, page_count, options, std::move(budget)) {}

@@ -36,7 +36,7 @@ class ArenaMemoryResource final : public Resource {
 
  private:
   ArenaMemoryResource(const Resource& upstream, std::uint64_t pending_timeout_ns)
-      : Resource(upstream.driver(), upstream.device(), &upstream), pending_timeout_ns_(pending_timeout_ns) {}
+      : Resource(&upstream), pending_timeout_ns_(pending_timeout_ns) {}
   std::size_t own_arena() const;
   bool wait_for_room(const AllocRequest& request, Block* block);
   // The pool that made the block, or null.

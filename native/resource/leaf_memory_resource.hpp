@@ -17,7 +17,13 @@ namespace tensormem {
 
 class LeafMemoryResource : public Resource {
  public:
-  LeafMemoryResource(Driver& driver, std::int32_t device) : Resource(driver, device), order_(driver, device) {}
+  LeafMemoryResource(Driver& driver, std::int32_t device)
+      : LeafMemoryResource(driver, device, space_of(driver, device)) {}
+  LeafMemoryResource(Driver& driver, std::int32_t device, const MemorySpace& space)
+      : Resource(driver, device, space), order_(driver, device) {}
+  // Its source is another resource.
+  explicit LeafMemoryResource(const Resource* upstream)
+      : Resource(upstream), order_(upstream->driver(), upstream->device()) {}
 
   Status do_allocate(const AllocRequest& request, Block* block) override;
   Status do_deallocate(const Block& block, StreamId stream, BlockState* end) override;

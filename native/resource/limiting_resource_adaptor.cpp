@@ -6,18 +6,19 @@ namespace tensormem {
 
 Status LimitingResourceAdaptor::do_allocate(const AllocRequest& request, Block* block) {
   TM_TRY(check_request(request));
-  TM_TRY(charge(request.nbytes));
+  TM_TRY(budget_->claim(request.nbytes));
   Status allocated = upstream().allocate(request, block);
   if (!allocated.ok()) [[unlikely]]
-    charged_.fetch_sub(request.nbytes, std::memory_order_relaxed);
+    budget_->give_back(request.nbytes);
   return allocated;
 }
 
 Status LimitingResourceAdaptor::do_deallocate(const Block& block, StreamId stream, BlockState* end) {
+  const std::uint64_t nbytes = block.nbytes;  // the caller's block may be gone when its maker is done with it
   Status deallocated = upstream().deallocate(block, stream, end);
   if (!is_taken_back(deallocated)) return deallocated;
   if (*end != BlockState::retired) [[likely]] {
-    charged_.fetch_sub(block.nbytes, std::memory_order_relaxed);
+    budget_->give_back(nbytes);
     return deallocated;
   }
   const std::lock_guard lock(mutex_);
@@ -27,18 +28,34 @@ Status LimitingResourceAdaptor::do_deallocate(const Block& block, StreamId strea
 
 Status LimitingResourceAdaptor::reap_pending() {
   Status reaped = upstream().reap_pending();
-  const std::lock_guard lock(mutex_);
-  std::erase_if(retired_, [this](const Block& block) {
-    if (upstream().state_of(block) == BlockState::retired) return false;
-    charged_.fetch_sub(block.nbytes, std::memory_order_relaxed);
-    return true;
-  });
+  (void)settle_retired();
   return reaped;
+}
+
+std::uint64_t LimitingResourceAdaptor::release_idle(std::uint64_t) noexcept {
+  // What cannot be reaped stays charged, and the refusal says how much that is.
+  (void)upstream().reap_pending().ok();
+  return settle_retired();
+}
+
+// Gives up the charge of blocks that are free by now; says how many bytes.
+std::uint64_t LimitingResourceAdaptor::settle_retired() {
+  std::uint64_t freed = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(retired_, [&](const Block& block) {
+      if (upstream().state_of(block) == BlockState::retired) return false;
+      freed += block.nbytes;
+      return true;
+    });
+  }
+  if (freed != 0) budget_->give_back(freed);
+  return freed;
 }
 
 Status LimitingResourceAdaptor::promise(std::uint64_t nbytes) {
   if (nbytes == 0) return Status::fail(Code::invalid_size, "a promise of nothing", nbytes);
-  TM_TRY(charge(nbytes));
+  TM_TRY(budget_->claim(nbytes));
   promised_.fetch_add(nbytes, std::memory_order_relaxed);
   return {};
 }
@@ -49,7 +66,7 @@ void LimitingResourceAdaptor::withdraw_promise(std::uint64_t nbytes) {
   do {
     withdrawn = std::min(nbytes, promised);
   } while (!promised_.compare_exchange_weak(promised, promised - withdrawn, std::memory_order_relaxed));
-  charged_.fetch_sub(withdrawn, std::memory_order_relaxed);
+  budget_->give_back(withdrawn);
 }
 
 Status LimitingResourceAdaptor::allocate_promised(const AllocRequest& request, Block* block) {
@@ -63,29 +80,6 @@ Status LimitingResourceAdaptor::allocate_promised(const AllocRequest& request, B
   Status allocated = upstream().allocate(request, block);
   if (!allocated.ok()) promised_.fetch_add(request.nbytes, std::memory_order_relaxed);
   return allocated;
-}
-
-Status LimitingResourceAdaptor::charge(std::uint64_t nbytes) {
-  std::uint64_t current = 0;
-  std::uint64_t limit = 0;
-  if (try_charge(nbytes, &current, &limit)) [[likely]]
-    return {};
-  if (nbytes <= limit) {
-    // What cannot be reaped stays charged, and the refusal below says how much that is.
-    (void)reap_pending().ok();
-    if (try_charge(nbytes, &current, &limit)) return {};
-  }
-  const std::uint64_t remaining = current < limit ? limit - current : 0;
-  return Status::fail(Code::out_of_budget, "the budget has no room for it", nbytes, current, remaining, limit);
-}
-
-bool LimitingResourceAdaptor::try_charge(std::uint64_t nbytes, std::uint64_t* current, std::uint64_t* limit) {
-  *current = charged_.load(std::memory_order_relaxed);
-  *limit = limit_.load(std::memory_order_relaxed);
-  do {
-    if (*current > *limit || nbytes > *limit - *current) return false;
-  } while (!charged_.compare_exchange_weak(*current, *current + nbytes, std::memory_order_relaxed));
-  return true;
 }
 
 }  // namespace tensormem

@@ -1,23 +1,33 @@
-// Owns: a budget in bytes over an upstream. What is charged is what was asked for and not yet really free, and what was
-// promised by `reserve`; one atomic number, so it is exact under threads.
-//   More than the limit at once: refused without touching the upstream. No room: reap, try again, then refuse.
+// Owns: the charge of a budget for what passes: what is charged is what was asked for and not yet really free, and what
+// was promised by `reserve`. The budget is the adaptor's own, or one that other makers of memory draw on too.
+//   More than the limit at once: refused without touching the upstream. No room: whoever draws on the budget is asked to
+//   reap or give up what is idle, then refuse.
 //   The limit may change at any time; lowered below what is charged, it refuses until enough has come back.
-// Must not know: what the memory is for.
+// Must not know: what the memory is for, or who else draws on the budget.
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "base/fork_guard.hpp"
+#include "pool/budget.hpp"
 #include "resource/resource_adaptor.hpp"
 
 namespace tensormem {
 
-class LimitingResourceAdaptor final : public ResourceAdaptor {
+class LimitingResourceAdaptor final : public ResourceAdaptor, public BudgetMember {
  public:
+  // Both throw bad_alloc. A budget of its own:
   LimitingResourceAdaptor(ResourcePtr upstream, std::uint64_t limit)
-      : ResourceAdaptor(std::move(upstream)), limit_(limit) {}
+      : LimitingResourceAdaptor(std::move(upstream), std::make_shared<LocalBudget>(limit, Code::out_of_budget)) {}
+  // One that others draw on too:
+  LimitingResourceAdaptor(ResourcePtr upstream, BudgetPtr budget)
+      : ResourceAdaptor(std::move(upstream)), budget_(std::move(budget)) {
+    budget_->enlist(*this, &membership_);
+  }
 
   Status do_allocate(const AllocRequest& request, Block* block) override;
   Status do_deallocate(const Block& block, StreamId stream, BlockState* end) override;
@@ -28,11 +38,15 @@ class LimitingResourceAdaptor final : public ResourceAdaptor {
     return in_all > for_promises ? in_all - for_promises : 0;
   }
   Status reap_pending() override;
+  // What was freed on streams that have passed since.
+  std::uint64_t release_idle(std::uint64_t wanted) noexcept override;
 
-  std::uint64_t limit() const { return limit_.load(std::memory_order_relaxed); }
-  void set_limit(std::uint64_t limit) { limit_.store(limit, std::memory_order_relaxed); }
-  // Blocks and promises together.
-  std::uint64_t charged() const { return charged_.load(std::memory_order_relaxed); }
+  const BudgetPtr& budget() const { return budget_; }
+  std::uint64_t limit() const { return budget_->limit(); }
+  // Only for a budget of its own.
+  void set_limit(std::uint64_t limit) { static_cast<LocalBudget&>(*budget_).set_limit(limit); }
+  // Blocks and promises together, and what others drew on the same budget.
+  std::uint64_t charged() const { return budget_->used(); }
   std::uint64_t promised() const { return promised_.load(std::memory_order_relaxed); }
 
   // A promise of `nbytes` for allocations to come; each draws from it instead of the common room.
@@ -43,15 +57,14 @@ class LimitingResourceAdaptor final : public ResourceAdaptor {
   Status allocate_promised(const AllocRequest& request, Block* block);
 
  private:
-  Status charge(std::uint64_t nbytes);
-  bool try_charge(std::uint64_t nbytes, std::uint64_t* current, std::uint64_t* limit);
+  std::uint64_t settle_retired();
 
-  std::atomic<std::uint64_t> limit_;
-  std::atomic<std::uint64_t> charged_{0};
+  const BudgetPtr budget_;
   std::atomic<std::uint64_t> promised_{0};
   std::mutex mutex_;
   ForkGuard fork_guard_{mutex_};
-  std::vector<Block> retired_;  // given back, not free yet, still charged
+  std::vector<Block> retired_;   // freed by their owner, still used by a stream, still charged
+  BudgetMembership membership_;  // the youngest: asked only while all of the above is there
 };
 
 }  // namespace tensormem

@@ -9,10 +9,7 @@ namespace tensormem {
 class PlainMemoryResource final : public LeafMemoryResource {
  public:
   PlainMemoryResource(Driver& driver, std::int32_t device, const AllocationOptions& options)
-      : LeafMemoryResource(driver, device), options_(options) {
-    if (options.kind == MemoryKind::pinned) set_reporter_space(id(), "pinned");
-    if (options.kind == MemoryKind::managed) set_reporter_space(id(), "managed");
-  }
+      : LeafMemoryResource(driver, device, space_of(driver, device, options.kind)), options_(options) {}
   ~PlainMemoryResource() override { finish(); }
 
  private:

@@ -34,7 +34,7 @@ Status PlannedMemoryResource::create(ResourcePtr upstream, std::vector<PlannedBl
 }
 
 PlannedMemoryResource::PlannedMemoryResource(ResourcePtr upstream, std::vector<PlannedBlock> plan)
-    : LeafMemoryResource(upstream->driver(), upstream->device()),
+    : LeafMemoryResource(upstream.get()),
       upstream_(std::move(upstream)),
       plan_(std::move(plan)) {}
 

@@ -13,7 +13,7 @@
 namespace tensormem {
 
 PoolMemoryResource::PoolMemoryResource(ResourcePtr upstream, const PoolOptions& options)
-    : Resource(upstream->driver(), upstream->device(), upstream.get()),
+    : Resource(upstream.get()),
       upstream_(std::move(upstream)),
       options_(options),
       largest_block_(options.block_bytes == 0 ? kNoOverflowLimit : options.block_bytes),

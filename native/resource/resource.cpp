@@ -1,15 +1,8 @@
 #include "resource/resource.hpp"
 
-#include "driver/space_name.hpp"
-
 namespace tensormem {
 
 namespace {
-
-std::uint32_t report_for(const Driver& driver, std::int32_t device, const Resource* upstream) {
-  if (upstream != nullptr) return add_reporter(upstream->id(), "", space_of_reporter(upstream->id()));
-  return add_reporter(0, "", space_of(driver, device));
-}
 
 void note_failure(const Failure& failure, TraceKind kind, TraceEvent* event) {
   event->kind = TraceKind::fail;
@@ -24,8 +17,14 @@ constexpr const char* kNoTracking =
 
 }  // namespace
 
-Resource::Resource(Driver& driver, std::int32_t device, const Resource* upstream)
-    : driver_(driver), device_(device), id_(report_for(driver, device, upstream)) {}
+Resource::Resource(Driver& driver, std::int32_t device, const MemorySpace& space)
+    : driver_(driver), device_(device), space_(space), id_(add_reporter(0, "", text_of(space))) {}
+
+Resource::Resource(const Resource* upstream)
+    : driver_(upstream->driver_),
+      device_(upstream->device_),
+      space_(upstream->space_),
+      id_(add_reporter(upstream->id_, "", text_of(upstream->space_))) {}
 
 Resource::~Resource() { remove_reporter(id_); }
 

@@ -21,6 +21,7 @@
 #include "base/interned.hpp"
 #include "base/stats_fields.hpp"
 #include "driver/driver.hpp"
+#include "driver/memory_space.hpp"
 #include "order/block_uses.hpp"
 #include "resource/memory_maker.hpp"
 #include "trace/record.hpp"
@@ -38,8 +39,10 @@ struct AllocRequest {
 
 class Resource {
  public:
-  // `upstream` is the one below, if there is one.
-  Resource(Driver& driver, std::int32_t device, const Resource* upstream = nullptr);
+  // One that makes memory, in `space`.
+  Resource(Driver& driver, std::int32_t device, const MemorySpace& space);
+  // One over another, whose memory it hands out.
+  explicit Resource(const Resource* upstream);
   virtual ~Resource();
   Resource(const Resource&) = delete;
   Resource& operator=(const Resource&) = delete;
@@ -73,6 +76,8 @@ class Resource {
   void set_name(std::string_view name) noexcept { rename_reporter(id_, name); }
 
   Driver& driver() const { return driver_; }
+  // Where its memory is and who can touch it; never changes.
+  const MemorySpace& space() const { return space_; }
   std::int32_t device() const { return device_; }
   // Stamped into every block this resource makes, so that another's is told from a stale one of ours.
   std::uint32_t id() const { return id_; }
@@ -104,6 +109,7 @@ class Resource {
 
   Driver& driver_;
   const std::int32_t device_;
+  const MemorySpace space_;
   const std::uint32_t id_;
 };
 

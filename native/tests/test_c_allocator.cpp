@@ -24,7 +24,7 @@ bool all_are(const void* bytes, unsigned char value, std::size_t nbytes) {
 // Hands out one address again and again, as no resource should, and tells nobody who uses its blocks.
 class Careless final : public Resource {
  public:
-  Careless() : Resource(host_driver(), 0) {}
+  Careless() : Resource(host_driver(), 0, space_of(host_driver(), 0)) {}
   Status do_allocate(const AllocRequest& request, Block* block) override {
     *block = {.address = reinterpret_cast<std::uint64_t>(&byte_), .nbytes = request.nbytes, .generation = ++made};
     return {};

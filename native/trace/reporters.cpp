@@ -78,10 +78,6 @@ void move_reporter(std::uint32_t id, std::uint32_t below) noexcept {
   change(id, [&](Reporter& reporter) { reporter.below = below; });
 }
 
-void set_reporter_space(std::uint32_t id, std::string_view space) noexcept {
-  change(id, [&](Reporter& reporter) { reporter.space = space; });
-}
-
 void remove_reporter(std::uint32_t id) noexcept {
   {
     const std::lock_guard lock(table().mutex);

@@ -21,7 +21,6 @@ struct Reporter {
 std::uint32_t add_reporter(std::uint32_t below, std::string_view name, std::string_view space) noexcept;
 void rename_reporter(std::uint32_t id, std::string_view name) noexcept;
 void move_reporter(std::uint32_t id, std::uint32_t below) noexcept;
-void set_reporter_space(std::uint32_t id, std::string_view space) noexcept;
 void remove_reporter(std::uint32_t id) noexcept;
 // The space of a reporter; "" when there is none.
 std::string space_of_reporter(std::uint32_t id) noexcept;

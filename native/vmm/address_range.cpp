@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/align.hpp"
-#include "driver/space_name.hpp"
+#include "driver/memory_space.hpp"
 #include "trace/reporters.hpp"
 #include "trace/reports.hpp"
 
@@ -27,7 +27,7 @@ Status check_device(std::int32_t device) {
 AddressRange::AddressRange(Driver& driver, std::uint64_t base, std::uint64_t size, std::uint64_t alignment,
                            const MappingRules& rules, std::shared_ptr<VmmCounters> counters)
     : driver_(driver),
-      id_(add_reporter(0, "address range", space_of_driver(driver))),
+      id_(add_reporter(0, "address range", text_of(space_of(driver, driver.home())))),
       base_(base),
       size_(size),
       alignment_(alignment),

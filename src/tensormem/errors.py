@@ -28,6 +28,7 @@ In brackets: the builtin that each one also is, so that `except MemoryError` wor
     |   |-- UseAfterFree (RuntimeError)
     |   |-- ForeignBlock (ValueError)
     |   |-- StillExported (BufferError)
+    |   |-- Untouchable (BufferError)       memory that neither the CPU nor a device reaches
     |   |-- OutOfBounds (RuntimeError)
     |   |-- StreamMisuse (RuntimeError)
     |   |-- ContextMisuse (RuntimeError)
@@ -149,10 +150,12 @@ class ResourceError(TensormemError):
     _source: object = None
     _tag: str = ""
 
-    def explain_with(self, resource: object, tag: str) -> None:
-        """Remember whom to ask who holds what; called where a shortage is raised, once."""
-        if self._source is None:
-            self._source, self._tag = resource, tag
+    def explain_with(self, resource: object, tag: str) -> bool:
+        """Remember whom to ask who holds what; whether this is the first that is remembered."""
+        if self._source is not None:
+            return False
+        self._source, self._tag = resource, tag
+        return True
 
     def report(self) -> OutOfMemoryReport:
         """For a shortage: who holds what, how the free memory lies, and what would help, as things are now. `str` of it
@@ -512,6 +515,22 @@ class StillExported(ResourceError, BufferError):
     def __init__(self, generation: int, address: int, exports: int, *, what: str = "") -> None:
         self._keep(what, generation, address, exports)
         self.generation, self.address, self.exports = generation, address, exports
+
+
+class Untouchable(ResourceError, BufferError):
+    """`operation` needs bytes, and this is memory of `space` that neither the CPU nor a device can touch.
+
+    >>> Untouchable("a copy", "main").operation
+    'a copy'
+    """
+
+    __match_args__ = ("operation", "space")
+    _says = "{operation} touches memory, and nobody can touch this: it is addresses of {space} without memory"
+    _hint = "Abstract memory only answers what a stack would do; make the tensor with another resource"
+
+    def __init__(self, operation: str, space: str, *, what: str = "") -> None:
+        self._keep(what, operation, space)
+        self.operation, self.space = operation, space
 
 
 class OutOfBounds(ResourceError, RuntimeError):

@@ -14,7 +14,7 @@ class GpuDriver final : public Driver {
   GpuDriver(GpuPlatform& platform, std::int32_t home) noexcept
       : platform_(platform), api_(platform.api()), home_(home) {}
 
-  std::int32_t home() const noexcept { return home_; }
+  std::int32_t home() const noexcept override { return home_; }
   const GpuPlatform& platform() const noexcept { return platform_; }
 
   const char* name() const noexcept override { return api_.name(); }

@@ -27,6 +27,7 @@ from tensormem._core import plans as _plans
 from tensormem._core import resources as _resources
 from tensormem._core import shared_budget as _shared_budget
 from tensormem._core import shared_memory as _shared_memory
+from tensormem._core import shortages as _shortages
 from tensormem._core import storages as _storages
 from tensormem._core import streams as _streams
 from tensormem._core import suballocators as _suballocators
@@ -62,6 +63,7 @@ Generation = _resources.Generation
 LaunchRecorder = _resources.LaunchRecorder
 live_resources = _resources.live_resources
 space_of = _resources.space_of
+
 tag = _resources.tag
 
 CallbackMemoryResource = _leaves.CallbackMemoryResource

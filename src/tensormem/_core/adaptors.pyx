@@ -7,7 +7,9 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libcpp cimport bool as cbool
 from libcpp.memory cimport make_shared, shared_ptr, static_pointer_cast
+from libcpp.utility cimport move
 
+from tensormem._core.budgets cimport AllocationLimit, Budget
 from tensormem._core.construction cimport only_the_core_makes
 from tensormem._core.failures cimport check
 from tensormem._core.hooks cimport level_callback, python_failure, retry_callback
@@ -26,7 +28,8 @@ from tensormem._core.native cimport (
     StatisticsResourceAdaptor as NativeStatistics,
     Status,
 )
-from tensormem._core.resources cimport DeviceBlock, DeviceMemoryResource, tag_id, upstream_of
+from tensormem._core.resources cimport DeviceBlock, DeviceMemoryResource, tag_id, tag_or_current, upstream_of
+from tensormem._core.shortages cimport refuse
 from tensormem._core.sizes cimport alignment_of, size_of
 
 import weakref
@@ -51,10 +54,19 @@ cdef class LimitingResourceAdaptor(DeviceMemoryResource):
     """
 
     cdef shared_ptr[NativeLimiting] _limiting
+    cdef readonly object budget
 
-    def __init__(self, upstream_mr, allocation_limit):
+    def __init__(self, upstream_mr, allocation_limit=None, *, budget=None):
         cdef DeviceMemoryResource upstream = upstream_of(upstream_mr)
-        self._limiting = make_shared[NativeLimiting](upstream._owner, size_of(allocation_limit))
+        if (allocation_limit is None) == (budget is None):
+            raise errors.InvalidArgument("give an allocation limit, or a budget that others draw on too")
+        if budget is None:
+            budget = AllocationLimit(allocation_limit)
+        elif not isinstance(budget, Budget):
+            raise errors.InvalidArgument(f"a budget is needed, not {type(budget).__name__}")
+        (<Budget>budget).made()
+        self._limiting = make_shared[NativeLimiting](upstream._owner, (<Budget>budget).native)
+        self.budget = budget
         self.adopt(static_pointer_cast[Resource, NativeLimiting](self._limiting), upstream.driver, upstream)
 
     @property
@@ -66,11 +78,11 @@ cdef class LimitingResourceAdaptor(DeviceMemoryResource):
     @allocation_limit.setter
     def allocation_limit(self, limit):
         self._check_open()
-        self._limiting.get().set_limit(size_of(limit))
+        self.budget.limit = size_of(limit)
 
     @property
     def allocated_bytes(self):
-        """Bytes of the budget that blocks use."""
+        """Bytes of the budget that are used: by blocks of this resource, and by whatever else draws on the budget."""
         return self.bytes_outstanding
 
     @property
@@ -87,9 +99,13 @@ cdef class LimitingResourceAdaptor(DeviceMemoryResource):
 
     def reserve(self, nbytes):
         """Promise `nbytes` for several allocations to come; see `BudgetReservation`."""
+        cdef uint64_t wanted = size_of(nbytes)  # asked once: it may be somebody's `__index__`
+        cdef Status status
         self._check_open()
-        check(self._limiting.get().promise(size_of(nbytes)))
-        return BudgetReservation._make(self, size_of(nbytes))
+        status = self._limiting.get().promise(wanted)
+        if not status.ok():
+            refuse(self, move(status), tag_or_current(None))
+        return BudgetReservation._make(self, wanted)
 
     def describe(self):
         """One line about this budget."""
@@ -140,11 +156,10 @@ cdef class BudgetReservation:
                                      self._mr.allocation_limit, what="the reservation has no room for it")
         block = DeviceBlock.__new__(DeviceBlock)
         self._left -= request.nbytes
-        try:
-            check(self._mr._limiting.get().allocate_promised(request, &block.raw))
-        except BaseException:
+        cdef Status status = self._mr._limiting.get().allocate_promised(request, &block.raw)
+        if not status.ok():
             self._left += request.nbytes
-            raise
+            refuse(self._mr, move(status), request.tag)
         return self._mr._wrap(block)
 
     def close(self):

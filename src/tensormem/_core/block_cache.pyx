@@ -145,7 +145,7 @@ cdef class BlockCache:
         cdef Status status
         if self.native.get() is not NULL:
             raise errors.InvalidArgument("a cache is made once")
-        admitted = budget_or_limit(budget, physical_limit)
+        admitted = budget_or_limit(budget, physical_limit, driver, device)
         options.capacity = size_of(capacity)
         options.block_bytes = size_of(block_size)
         options.page_bytes = size_of(page_size)

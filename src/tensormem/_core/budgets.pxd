@@ -1,7 +1,10 @@
 # Owns: the C shape of a budget of physical memory, for the other modules of this package.
+from libc.stdint cimport int32_t
 from libcpp.memory cimport shared_ptr
 
-from tensormem._core.native_pool cimport Budget as NativeBudget
+from tensormem._core.drivers cimport Driver
+from tensormem._core.native cimport Budget as NativeBudget
+from tensormem._core.native cimport BudgetCounts
 
 
 cdef class Budget:
@@ -12,5 +15,11 @@ cdef class Budget:
     cdef NativeBudget* made(self) except NULL
 
 
-# What admits the pages of a pool that was given a budget, or a physical limit of its own (None: no limit), not both.
-cdef shared_ptr[NativeBudget] budget_or_limit(object budget, object physical_limit) except *
+cdef class AllocationLimit(Budget):
+    cdef BudgetCounts _counts(self) except *
+
+
+# What admits the pages of a pool on a device of a driver: the budget it was given, or a physical limit of its own (None:
+# no limit) inside the limits that are in force there.
+cdef shared_ptr[NativeBudget] budget_or_limit(object budget, object physical_limit, Driver driver,
+                                              int32_t device) except *

@@ -1,10 +1,14 @@
 # cython: language_level=3, freethreading_compatible=True
 """Owns: budgets of physical memory as Python sees them: whoever wants pages asks one first."""
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int32_t, uint64_t
+from libcpp cimport bool as cbool
 from libcpp.memory cimport make_shared, shared_ptr, static_pointer_cast
+from libcpp.utility cimport move
+from libcpp.vector cimport vector
 
-from tensormem._core.native_pool cimport Budget as NativeBudget
-from tensormem._core.native_pool cimport LocalBudget
+from tensormem._core.drivers cimport Driver
+from tensormem._core.native cimport Budget as NativeBudget
+from tensormem._core.native cimport BudgetCounts, Code, LocalBudget
 from tensormem._core.sizes cimport size_of
 
 from tensormem import errors
@@ -50,7 +54,8 @@ cdef class PhysicalLimit(Budget):
     """
 
     def __cinit__(self, limit):
-        self.native = static_pointer_cast[NativeBudget, LocalBudget](make_shared[LocalBudget](size_of(limit)))
+        self.native = static_pointer_cast[NativeBudget, LocalBudget](
+            make_shared[LocalBudget](size_of(limit), Code.out_of_physical_memory))
 
     def __init__(self, limit):
         pass  # it is whole already; the base, which cannot be made, has another one
@@ -65,10 +70,79 @@ cdef class PhysicalLimit(Budget):
         (<LocalBudget*>self.native.get()).set_limit(size_of(value))
 
 
-cdef shared_ptr[NativeBudget] budget_or_limit(object budget, object physical_limit) except *:
-    cdef uint64_t limit = 0x7FFFFFFFFFFFFFFF if physical_limit is None else size_of(physical_limit)
+cdef uint64_t _UNLIMITED = 0x7FFFFFFFFFFFFFFF
+
+
+cdef class AllocationLimit(Budget):
+    """A limit on what is allocated, of every kind of memory, that also counts; see `tensormem.limit`. None: no limit."""
+
+    def __cinit__(self, limit=None, *arguments, **options):
+        cdef uint64_t most = _UNLIMITED if limit is None else size_of(limit)
+        cdef vector[shared_ptr[NativeBudget]] nothing
+        self.native = static_pointer_cast[NativeBudget, LocalBudget](
+            make_shared[LocalBudget](most, Code.out_of_budget, nothing, <cbool>True))
+
+    def __init__(self, limit=None):
+        pass  # it is whole already; the base, which cannot be made, has another one
+
+    @property
+    def limit(self):
+        """In bytes; None without a limit. Lowered below what is used, nobody gets more until enough is free."""
+        cdef uint64_t limit = self.made().limit()
+        return None if limit == _UNLIMITED else limit
+
+    @limit.setter
+    def limit(self, value):
+        (<LocalBudget*>self.made()).set_limit(_UNLIMITED if value is None else size_of(value))
+
+    @property
+    def remaining(self):
+        """The bytes that are left; None without a limit."""
+        limit = self.limit
+        return None if limit is None else max(0, limit - self.used)
+
+    @property
+    def peak_bytes(self):
+        """The most that was used at once."""
+        return self._counts().peak_bytes
+
+    @property
+    def total_bytes(self):
+        """The bytes of all allocations so far."""
+        return self._counts().total_bytes
+
+    @property
+    def total_count(self):
+        """How many allocations there were; pages that an elastic pool takes at once count as one."""
+        return self._counts().total_count
+
+    cdef BudgetCounts _counts(self) except *:
+        return (<LocalBudget*>self.made()).counts()
+
+    def __repr__(self):
+        limit = self.limit
+        return f"<{type(self).__name__}: {format_size(self.used)} of {'any' if limit is None else format_size(limit)}>"
+
+
+cdef object _in_force = None
+
+
+def install_limits(in_force):
+    """Called once by `tensormem.mr`: gives the budgets that are in force on a device of a driver, outermost first."""
+    global _in_force
+    _in_force = in_force
+
+
+cdef shared_ptr[NativeBudget] budget_or_limit(object budget, object physical_limit, Driver driver,
+                                              int32_t device) except *:
+    cdef uint64_t limit = _UNLIMITED if physical_limit is None else size_of(physical_limit)
+    cdef vector[shared_ptr[NativeBudget]] larger
     if budget is None:
-        return static_pointer_cast[NativeBudget, LocalBudget](make_shared[LocalBudget](limit))
+        for each in () if _in_force is None else _in_force(driver, device):
+            (<Budget?>each).made()
+            larger.push_back((<Budget>each).native)
+        return static_pointer_cast[NativeBudget, LocalBudget](
+            make_shared[LocalBudget](limit, Code.out_of_physical_memory, move(larger), <cbool>False))
     if physical_limit is not None:
         raise errors.InvalidArgument("give a budget or a physical limit, not both")
     if not isinstance(budget, Budget):

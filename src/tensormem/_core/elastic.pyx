@@ -77,7 +77,7 @@ cdef class ElasticMemoryResource(DeviceMemoryResource):
         cdef shared_ptr[NativeElastic] made
         cdef Driver chosen = _driver(device)
         cdef Status status
-        admitted = budget_or_limit(budget, physical_limit)
+        admitted = budget_or_limit(budget, physical_limit, chosen, chosen.device)
         options.page_bytes = size_of(page_size)
         options.release_threshold = size_of(release_threshold)
         if capacity is not None:
@@ -88,18 +88,6 @@ cdef class ElasticMemoryResource(DeviceMemoryResource):
         self._elastic = made.get()
         self.budget = budget
         self.adopt(static_pointer_cast[Resource, NativeElastic](made), chosen, None)
-
-    @property
-    def is_host_accessible(self):
-        """Whether the CPU can touch the memory."""
-        self._check_open()
-        return self.driver.name == "host"
-
-    @property
-    def is_device_accessible(self):
-        """Whether a GPU can touch the memory."""
-        self._check_open()
-        return self.driver.name not in ("host", "abstract")
 
     @property
     def page_size(self):

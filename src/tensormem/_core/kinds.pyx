@@ -14,7 +14,7 @@ from tensormem._core.endings cimport Ending, PythonMaker, end_memory
 from tensormem._core.hooks cimport python_failure
 from tensormem._core.native cimport AllocRequest, KindMemoryResource as NativeKindMemoryResource
 from tensormem._core.native cimport MemoryMaker, Resource, Status
-from tensormem._core.resources cimport DeviceBlock, DeviceMemoryResource, allocate_made
+from tensormem._core.resources cimport DeviceBlock, DeviceMemoryResource
 from tensormem._core.storages cimport Storage
 
 from importlib import import_module
@@ -219,7 +219,7 @@ cdef Storage _counted(KindRequest asked, DeviceMemoryResource mr, object nbytes,
     maker.reset(new PythonMaker(<PyObject*>asked, _make, end_memory))
     request.maker = maker.get()
     try:
-        block = allocate_made(mr, &request)
+        block = mr.take(request)
     except errors.CallbackFailed as failure:
         if asked.error is not None and failure.__cause__ is asked.error:
             raise asked.error from None

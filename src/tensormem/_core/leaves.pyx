@@ -82,12 +82,6 @@ cdef class PinnedMemoryResource(DeviceMemoryResource):
         options.kind = MemoryKind.pinned
         self.adopt(_plain(driver, driver.device, options), driver, None)
 
-    @property
-    def is_device_accessible(self):
-        """Whether a GPU can touch the memory."""
-        self._check_open()
-        return self.driver.name != "host"
-
 
 cdef class GpuMemoryResource(DeviceMemoryResource):
     """The memory of a GPU, straight from its driver: each block is one allocation, and freeing one may wait.
@@ -110,16 +104,6 @@ cdef class GpuMemoryResource(DeviceMemoryResource):
         options.kind = MemoryKind.device
         self.adopt(_plain(driver, driver.device, options), driver, None)
 
-    @property
-    def is_host_accessible(self):
-        """Whether the CPU can touch the memory."""
-        return False
-
-    @property
-    def is_device_accessible(self):
-        """Whether a GPU can touch the memory."""
-        return True
-
 
 cdef class ManagedMemoryResource(DeviceMemoryResource):
     """Memory that moves between the host and a GPU by itself, at one address for both.
@@ -138,16 +122,6 @@ cdef class ManagedMemoryResource(DeviceMemoryResource):
         cdef Driver driver = _gpu(device)
         options.kind = MemoryKind.managed
         self.adopt(_plain(driver, driver.device, options), driver, None)
-
-    @property
-    def is_device_accessible(self):
-        """Whether a GPU can touch the memory."""
-        return True
-
-    @property
-    def is_managed(self):
-        """Whether the memory moves between host and GPU by itself."""
-        return True
 
     def advise(self, DeviceBlock block not None, advice, device=None, *, bint unset=False):
         """Say how a block will be used: "read_mostly", "preferred_location" or "accessed_by" a device (-1: the host; the
@@ -183,16 +157,6 @@ cdef class GpuAsyncMemoryResource(DeviceMemoryResource):
         """Give what the driver's pool has cached back to the device, down to `keep_bytes`."""
         self._check_open()
         check((<AsyncMemoryResource*>self.native).trim(size_of(keep_bytes)))
-
-    @property
-    def is_host_accessible(self):
-        """Whether the CPU can touch the memory."""
-        return False
-
-    @property
-    def is_device_accessible(self):
-        """Whether a GPU can touch the memory."""
-        return True
 
 
 cdef Driver _gpu(object device):

@@ -13,6 +13,12 @@ cdef extern from "base/status.hpp" namespace "tensormem" nogil:
         cbool ok()
 
 
+cdef extern from "base/status_codes.hpp" namespace "tensormem" nogil:
+    cdef enum class Code(uint8_t):
+        out_of_physical_memory
+        out_of_budget
+
+
 cdef extern from "base/interned.hpp" namespace "tensormem" nogil:
     ctypedef uint32_t TagId
     TagId intern_tag(string_view text)
@@ -136,6 +142,21 @@ cdef extern from "driver/driver.hpp" namespace "tensormem" nogil:
         Status physical_import(int32_t device, int32_t fd, PhysicalHandle* physical)
 
 
+cdef extern from "driver/memory_space.hpp" namespace "tensormem" nogil:
+    cdef enum class SpaceKind(uint8_t):
+        main
+        pinned
+        gpu
+        managed
+    cdef cppclass MemorySpace:
+        SpaceKind kind
+        int32_t device
+        cbool host_reaches
+        cbool device_reaches
+        cbool nobody_reaches()
+    string text_of(const MemorySpace& space)
+
+
 cdef extern from "alloc/block.hpp" namespace "tensormem" nogil:
     cdef enum class BlockState(uint8_t):
         live
@@ -188,6 +209,7 @@ cdef extern from "resource/resource.hpp" namespace "tensormem" nogil:
         Status finish_block_use(const Block& block, StreamId stream, Access access)
         Driver& driver()
         int32_t device()
+        const MemorySpace& space()
         uint32_t id()
     ctypedef shared_ptr[Resource] ResourcePtr
 
@@ -237,11 +259,29 @@ cdef extern from "resource/pool_memory_resource.hpp" namespace "tensormem" nogil
         Status trim(uint64_t keep_bytes, uint64_t* released)
 
 
+cdef extern from "pool/budget.hpp" namespace "tensormem" nogil:
+    cdef cppclass Budget:
+        Status claim(uint64_t nbytes)
+        Status try_claim(uint64_t nbytes)
+        void give_back(uint64_t nbytes)
+        uint64_t limit()
+        uint64_t used()
+    ctypedef shared_ptr[Budget] BudgetPtr
+    cdef cppclass BudgetCounts:
+        uint64_t peak_bytes
+        uint64_t total_bytes
+        uint64_t total_count
+    cdef cppclass LocalBudget(Budget):
+        LocalBudget(uint64_t limit, Code refusal)
+        LocalBudget(uint64_t limit, Code refusal, vector[BudgetPtr] larger, cbool counts)
+        void set_limit(uint64_t limit)
+        BudgetCounts counts()
+
+
 cdef extern from "resource/limiting_resource_adaptor.hpp" namespace "tensormem" nogil:
     cdef cppclass LimitingResourceAdaptor(Resource):
-        LimitingResourceAdaptor(ResourcePtr upstream, uint64_t limit)
+        LimitingResourceAdaptor(ResourcePtr upstream, BudgetPtr budget) except +
         uint64_t limit()
-        void set_limit(uint64_t limit)
         uint64_t charged()
         uint64_t promised()
         Status promise(uint64_t nbytes)

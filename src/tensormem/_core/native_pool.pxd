@@ -4,20 +4,7 @@ from libcpp cimport bool as cbool
 from libcpp.memory cimport shared_ptr
 from libcpp.vector cimport vector
 
-from tensormem._core.native cimport Driver, Status, StreamId, TagId
-
-
-cdef extern from "pool/budget.hpp" namespace "tensormem" nogil:
-    cdef cppclass Budget:
-        Status claim(uint64_t nbytes)
-        Status try_claim(uint64_t nbytes)
-        void give_back(uint64_t nbytes)
-        uint64_t limit()
-        uint64_t used()
-    cdef cppclass LocalBudget(Budget):
-        LocalBudget(uint64_t limit)
-        void set_limit(uint64_t limit)
-    ctypedef shared_ptr[Budget] BudgetPtr
+from tensormem._core.native cimport Budget, BudgetPtr, Driver, LocalBudget, Status, StreamId, TagId
 
 
 cdef extern from "pool/page_cache.hpp" namespace "tensormem" nogil:

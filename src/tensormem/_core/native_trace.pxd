@@ -14,7 +14,6 @@ cdef extern from "trace/record.hpp" namespace "tensormem" nogil:
 cdef extern from "trace/reporters.hpp" namespace "tensormem" nogil:
     uint32_t add_reporter(uint32_t below, string_view name, string_view space)
     void rename_reporter(uint32_t id, string_view name)
-    void set_reporter_space(uint32_t id, string_view space)
     string space_of_reporter(uint32_t id)
 
 

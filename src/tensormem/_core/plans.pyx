@@ -186,8 +186,3 @@ cdef class AbstractMemoryResource(DeviceMemoryResource):
     def peak_bytes(self):
         """The most bytes that were taken of it at once."""
         return self._abstract.get().peak_bytes()
-
-    @property
-    def is_host_accessible(self):
-        """Nobody can touch it."""
-        return False

@@ -1,5 +1,5 @@
 # Owns: the C shape of blocks and resources, for the other modules of this package.
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 from libcpp cimport bool as cbool
 
 from tensormem._core.drivers cimport Driver
@@ -36,6 +36,10 @@ cdef class DeviceMemoryResource:
     cdef dict _held  # blocks that native code holds, by generation; for a resource written in Python
     cdef readonly Driver driver
     cdef readonly object upstream_mr
+    # The `LogicalMemorySpace` of its memory, and DLPack's numbers for it, once tensors asked for them.
+    cdef object _space
+    cdef int32_t _device_type
+    cdef int32_t _device_id
     cdef dict __dict__
     cdef object __weakref__
 
@@ -43,14 +47,15 @@ cdef class DeviceMemoryResource:
     cdef int _check_open(self) except -1
     cdef int _request(self, AllocRequest* request, object nbytes, object stream, object alignment,
                       object tag) except -1
+    # The block of a request that is complete, with a maker or without one, or the shortage with its report.
+    cdef DeviceBlock take(self, const AllocRequest& request)
+    cdef DeviceBlock _take_native(self, const AllocRequest& request)
     cdef DeviceBlock _wrap(self, DeviceBlock block)
     cdef StreamId _use(self, DeviceBlock block, object stream) except? 0xFFFFFFFFFFFFFFFF
 
 
 # The resource itself, checked: an upstream must have been initialised.
 cdef DeviceMemoryResource upstream_of(object upstream)
-# A block of a request that is complete, with a maker or without one; a shortage has its report.
-cdef DeviceBlock allocate_made(DeviceMemoryResource mr, AllocRequest* request)
 cdef TagId tag_id(object text) except? 0xFFFFFFFF
 # The tag of the text, or for None the one of the scope around.
 cdef TagId tag_or_current(object text) except? 0xFFFFFFFF

@@ -4,7 +4,6 @@
 A block keeps its resource alive and is given back, on the stream it was allocated on, when it is dropped.
 Must not know: which resources there are.
 """
-import os
 import weakref
 from contextvars import ContextVar
 
@@ -27,6 +26,7 @@ from tensormem._core.native cimport (
     MakerScope,
     Resource,
     ResourcePtr,
+    SpaceKind,
     Stats,
     Status,
     StreamId,
@@ -37,9 +37,10 @@ from tensormem._core.native cimport (
     kStatsFields,
     maker_in_force,
     stats_value,
-    tag_text,
+    text_of,
 )
-from tensormem._core.native_trace cimport rename_reporter, report_tag, report_use, space_of_reporter
+from tensormem._core.native_trace cimport rename_reporter, report_tag, report_use
+from tensormem._core.shortages cimport refuse, text_of_tag
 from tensormem._core.sizes cimport alignment_of, size_of
 from tensormem._core.streams cimport Stream, borrow_stream, report_unraisable, stream_id
 
@@ -179,7 +180,7 @@ cdef class DeviceBlock:
     @property
     def tag(self):
         """What the allocation was called; "untagged" if nothing."""
-        return _tag_text(self.raw.tag)
+        return text_of_tag(self.raw.tag)
 
     @property
     def state(self):
@@ -251,55 +252,14 @@ cdef class DeviceBlock:
                 f"{self.state}, tag {self.tag!r}>")
 
 
-cdef int _refuse_allocation(DeviceMemoryResource mr, Status status, TagId tag) except -1:
-    # A shortage remembers whom to ask who holds what, and is written down if the environment says so.
-    try:
-        check(move(status))
-    except (errors.OutOfMemory, errors.OutOfBudget, errors.OutOfPhysicalMemory) as error:
-        error.explain_with(mr, _tag_text(tag))
-        if "TENSORMEM_OOM_DUMP" in os.environ:
-            _dump_shortage(error)
-        raise
-    return 0
-
-
-def _dump_shortage(error):
-    # Nothing that goes wrong here may take the place of the error itself.
-    import importlib
-    import warnings
-
-    from tensormem.config import get_config
-
-    path = get_config().oom_dump
-    if path == "off":
-        return
-    try:
-        importlib.import_module("tensormem.reports.out_of_memory").dump(error.report(), path)
-    except Exception as failure:
-        warnings.warn(f"the report of an OutOfMemory could not be written to {path}: {failure}", RuntimeWarning,
-                      stacklevel=3)
-
-
-cdef DeviceBlock allocate_made(DeviceMemoryResource mr, AllocRequest* request):
-    cdef DeviceBlock block
-    cdef Status status
-    if mr._in_python:
-        return _allocate_in_python(mr, request)
-    block = DeviceBlock.__new__(DeviceBlock)
-    status = mr.target.allocate(request[0], &block.raw)
-    if not status.ok():
-        _refuse_allocation(mr, move(status), request.tag)
-    return mr._wrap(block)
-
-
-cdef DeviceBlock _allocate_in_python(DeviceMemoryResource mr, const AllocRequest* request):
+cdef DeviceBlock _allocate_in_python(DeviceMemoryResource mr, const AllocRequest& request):
     # The maker cannot be an argument of a method written in Python: whoever forwards to us finds it in force.
     global _makers_forwarded
     _makers_forwarded = True
     cdef MakerScope* scope = new MakerScope(request.maker)
     try:
         return mr.allocate(request.nbytes, borrow_stream(mr.driver, request.stream), alignment=request.alignment,
-                           tag=None if request.tag == 0 else _tag_text(request.tag))
+                           tag=None if request.tag == 0 else text_of_tag(request.tag))
     finally:
         del scope
 
@@ -372,15 +332,8 @@ cdef class DeviceMemoryResource:
         `StreamMisuse`, `OutOfMemory`.
         """
         cdef AllocRequest request
-        cdef DeviceBlock block
         self._request(&request, nbytes, stream, alignment, tag)
-        block = DeviceBlock.__new__(DeviceBlock)
-        cdef Status status = self.target.allocate(request, &block.raw)
-        if not status.ok():
-            _refuse_allocation(self, move(status), request.tag)
-        block._mr = self
-        block._owned = True
-        return block
+        return self._take_native(request)
 
     def deallocate(self, DeviceBlock block not None, stream=None):
         """Give a block back, after the work queued so far on `stream` (its own unless told) and after every other use.
@@ -463,17 +416,20 @@ cdef class DeviceMemoryResource:
     @property
     def is_host_accessible(self):
         """Whether the CPU can touch the memory."""
-        return True if self.upstream_mr is None else self.upstream_mr.is_host_accessible
+        self._check_open()
+        return self.native.space().host_reaches
 
     @property
     def is_device_accessible(self):
         """Whether a GPU can touch the memory."""
-        return False if self.upstream_mr is None else self.upstream_mr.is_device_accessible
+        self._check_open()
+        return self.native.space().device_reaches
 
     @property
     def is_managed(self):
         """Whether the memory moves between host and GPU by itself."""
-        return False if self.upstream_mr is None else self.upstream_mr.is_managed
+        self._check_open()
+        return self.native.space().kind == SpaceKind.managed
 
     def describe(self):
         """One line about this resource alone, for pictures of a stack."""
@@ -520,6 +476,16 @@ cdef class DeviceMemoryResource:
             request.maker = maker_in_force()
         return 0
 
+    cdef DeviceBlock take(self, const AllocRequest& request):
+        return _allocate_in_python(self, request) if self._in_python else self._take_native(request)
+
+    cdef DeviceBlock _take_native(self, const AllocRequest& request):
+        cdef DeviceBlock block = DeviceBlock.__new__(DeviceBlock)
+        cdef Status status = self.target.allocate(request, &block.raw)
+        if not status.ok():
+            refuse(self, move(status), request.tag)
+        return self._wrap(block)
+
     cdef DeviceBlock _wrap(self, DeviceBlock block):
         block._mr = self
         block._owned = True
@@ -550,7 +516,7 @@ def live_resources():
 def space_of(DeviceMemoryResource resource not None):
     """The space that its memory is in, as text: "main", "gpu:1"."""
     resource._check_open()
-    return space_of_reporter(resource.native.id()).decode()
+    return text_of(resource.native.space()).decode()
 
 
 cdef DeviceMemoryResource upstream_of(object upstream):
@@ -641,7 +607,7 @@ class tag:
         report_tag(False, self._id)
 
     def __reduce__(self):
-        return tag, (_tag_text(self._id),)
+        return tag, (text_of_tag(self._id),)
 
 
 cdef TagId tag_id(object text) except? 0xFFFFFFFF:
@@ -653,11 +619,6 @@ cdef TagId tag_id(object text) except? 0xFFFFFFFF:
 
 cdef TagId tag_or_current(object text) except? 0xFFFFFFFF:
     return tag_id(text) if text is not None else _current_tag.get()[0]
-
-
-cdef str _tag_text(TagId tag):
-    cdef string_view text = tag_text(tag)
-    return text.data()[:text.size()].decode()
 
 
 cdef int _access(object access) except 0:
@@ -673,7 +634,7 @@ cdef void _allocate(PyObject* held, const AllocRequest* request, Block* block, S
     cdef DeviceMemoryResource self
     try:
         self = _alive(<object>held)
-        made = _allocate_in_python(self, request)
+        made = _allocate_in_python(self, request[0])
         _check_made(self, made, request)
         self._held[(<DeviceBlock>made).raw.generation] = made
         block[0] = (<DeviceBlock>made).raw

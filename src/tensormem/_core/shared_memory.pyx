@@ -13,7 +13,7 @@ from tensormem._core.construction cimport only_the_core_makes
 from tensormem._core.failures cimport check
 from tensormem._core.kinds cimport refuse_part
 from tensormem._core.native cimport AllocRequest, MemoryMaker, Status
-from tensormem._core.resources cimport DeviceBlock, DeviceMemoryResource, allocate_made
+from tensormem._core.resources cimport DeviceBlock, DeviceMemoryResource
 from tensormem._core.sizes cimport size_of
 from tensormem._core.storages cimport Storage, new_bracketed_storage
 
@@ -281,7 +281,7 @@ cdef DeviceBlock _block_of(DeviceMemoryResource mr, SharedMemoryMaker* maker, ui
     mr._request(&request, 1, None, 1 if alignment is None else alignment, tag)
     request.nbytes = nbytes
     request.maker = maker
-    cdef DeviceBlock block = allocate_made(mr, &request)
+    cdef DeviceBlock block = mr.take(request)
     if maker.made().get() is NULL:
         refuse_part(mr, block)
     return block

@@ -37,6 +37,7 @@ cdef class Storage:
     cdef int32_t device_id
     cdef bint _readonly
     cdef bint host
+    cdef bint untouchable  # by anybody: addresses without memory
     cdef bint _closed
     cdef Release _release  # where the memory has an end and no brackets, which see to it themselves
     cdef ExportCount exports
@@ -50,6 +51,8 @@ cdef class Storage:
     cdef Ending ending(self)
     # From now on the memory goes by way of the resource that counts it by `block`, and begins where that does.
     cdef int hold_block(self, DeviceBlock block, PythonKindMemory* memory) except -1
+    # Refuses to touch or hand out memory that nobody can touch.
+    cdef int check_reach(self, str what) except -1
     cdef int settle(self) except -1
     cdef uint64_t lend(self, bint readonly) except? 0
     cdef void let_go(self, bint readonly) noexcept

@@ -278,6 +278,7 @@ cdef class Storage:
 
     cdef uint64_t lend(self, bint readonly) except? 0:
         # Somebody outside gets the address, which this returns; `let_go` takes it back.
+        self.check_reach("an export")
         if not self.exports.add():
             raise errors.UseAfterFree(self._id, self.address, what="the storage was closed")
         if self.accesses is None:
@@ -313,6 +314,11 @@ cdef class Storage:
         if self.address == 0 and self.capacity > 0:
             raise errors.NotSupported(f"an address of {self.memory} memory that is not mapped; use .map(), or a buffer "
                                       "or array of it")
+        return 0
+
+    cdef int check_reach(self, str what) except -1:
+        if self.untouchable:
+            raise errors.Untouchable(what, str(self.space))
         return 0
 
     cdef int check_open(self) except -1:

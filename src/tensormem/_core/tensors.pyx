@@ -29,7 +29,7 @@ from libcpp cimport bool as cbool
 
 from tensormem._core.drivers cimport Driver
 from tensormem._core.failures cimport check
-from tensormem._core.native cimport AllocRequest
+from tensormem._core.native cimport AllocRequest, MemorySpace
 from tensormem._core.native_tensor cimport (
     Code,
     DLTensor,
@@ -512,7 +512,7 @@ cdef class Tensor:
     def __array_interface__(self):
         """NumPy's array interface, version 3, for memory that the CPU reaches. Who reads the address here is not counted
         as an export: the buffer protocol and DLPack are safer. An access in brackets is open as long as the tensor is."""
-        if not self.storage.mappable or self.element.typestr is None:
+        if not self.storage.mappable or self.storage.untouchable or self.element.typestr is None:
             raise AttributeError("__array_interface__")
         self.storage.check_open()
         self.storage.settle()
@@ -521,7 +521,7 @@ cdef class Tensor:
     @property
     def __cuda_array_interface__(self):
         """The CUDA array interface, version 3, for memory that a CUDA device reaches."""
-        if self.storage.device_type not in (2, 3, 13) or self.element.typestr is None:
+        if self.storage.device_type not in (2, 3, 13) or self.storage.untouchable or self.element.typestr is None:
             raise AttributeError("__cuda_array_interface__")
         self.storage.check_open()
         self.storage.settle()
@@ -541,6 +541,7 @@ cdef class Tensor:
 
     def __dlpack_device__(self):
         """DLPack's (device_type, device_id)."""
+        self.storage.check_reach("DLPack")
         return self.storage.device_type, self.storage.device_id
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
@@ -554,6 +555,7 @@ cdef class Tensor:
         if copy is not None or dl_device is not None:
             tensor = _placed(self, dl_device, copy)
         tensor.storage.check_open()
+        tensor.storage.check_reach("DLPack")
         if stream is not None or tensor.storage.pending is not None or tensor.storage.device_type != 1:
             _order(tensor, stream)
         cdef int64_t minor = _wanted_minor(max_version)
@@ -586,6 +588,7 @@ cdef class Tensor:
     cdef int check_host(self, str what) except -1:
         # The bytes are there to be touched, and whatever writes them is done.
         self.storage.check_open()
+        self.storage.check_reach(what)
         if not self.storage.host and self.storage.accesses is None:
             raise BufferError(f"{what} needs memory that the CPU reaches; this is in {self.storage.space}: use .to('main')")
         if self.storage.pending is not None:
@@ -1029,12 +1032,7 @@ cdef void _drop_legacy(PyObject* capsule) noexcept:
 
 # ---- Making one in memory of a resource ----
 
-cdef uint32_t _known_resource = 0
-cdef object _known_space = None
-cdef object _known_memory = None
-cdef int32_t _known_type = 0
-cdef int32_t _known_device = 0
-cdef bint _known_host = False
+cdef object _mem = None  # what `TensorMemory` calls memory of a resource
 
 
 def empty(shape, dtype="float32", *, space=None, memory=None, mr=None, stream=None, alignment=None, tag=None, use=None):
@@ -1086,30 +1084,34 @@ def storage_from(mr, nbytes, stream=None, alignment=None, tag=None):
 
 
 cdef Storage _from_resource(object resource, uint64_t nbytes, object stream, object alignment, object tag):
-    global _known_resource, _known_space, _known_memory, _known_type, _known_device, _known_host
     if not isinstance(resource, DeviceMemoryResource):
         raise errors.InvalidArgument(f"memory comes from a resource, not {type(resource).__name__}")
     cdef DeviceMemoryResource mr = resource
     cdef AllocRequest request
     cdef DeviceBlock block
-    mr._check_open()
-    if mr._in_python:
-        block = mr.allocate(nbytes, stream, alignment=alignment, tag=tag)
-    else:
-        mr._request(&request, 1, stream, alignment, tag)
-        request.nbytes = nbytes
-        block = DeviceBlock.__new__(DeviceBlock)
-        check(mr.target.allocate(request, &block.raw))
-        block._mr = mr
-        block._owned = True
-    # Where a resource's memory is never changes, and resources' ids are never given twice.
-    if mr.native.id() != _known_resource:
-        if _above is None:  # storages are asked for by somebody who has no tensors yet
-            import tensormem.tensor
-        _known_space, _known_memory, (_known_type, _known_device), _known_host = _above.place_of(mr)
-        _known_resource = mr.native.id()
-    return new_storage(block.raw.address, nbytes, block, _known_space, _known_memory, mr.driver, _known_type,
-                       _known_device, _known_host, False)
+    mr._request(&request, 1, stream, alignment, tag)
+    request.nbytes = nbytes
+    block = mr.take(request)
+    if mr._space is None:
+        _learn_place(mr)
+    cdef const MemorySpace* where = &mr.native.space()
+    cdef Storage made = new_storage(block.raw.address, nbytes, block, mr._space, _mem, mr.driver, mr._device_type,
+                                    mr._device_id, where.host_reaches, False)
+    made.untouchable = where.nobody_reaches()
+    return made
+
+
+cdef int _learn_place(DeviceMemoryResource mr) except -1:
+    # Where a resource's memory is never changes: whoever comes first writes what everybody else would write.
+    global _mem
+    if _above is None:  # storages are asked for by somebody who has no tensors yet
+        import tensormem.tensor
+    space, memory, (device_type, device_id) = _above.place_of(mr)
+    with cython.critical_section(mr):
+        _mem = memory
+        mr._device_type, mr._device_id = device_type, device_id
+        mr._space = space
+    return 0
 
 
 # ---- Over memory that somebody else owns ----

@@ -366,6 +366,8 @@ cdef int _plan(Tensor to, Tensor source, CopyPlan* plan, uint64_t to_first, uint
     cdef int64_t[1] whole
     cdef StridedPlace left, right
     cdef int32_t i
+    to.storage.check_reach("a copy")
+    source.storage.check_reach("a copy")
     left.address = to_first
     right.address = source_first
     if to.element.width.packed:

@@ -180,7 +180,7 @@ cdef class VirtualMemoryPool:
         cdef Status status
         if self.native.get() is not NULL:
             raise errors.InvalidArgument("a pool is made once")
-        admitted = budget_or_limit(budget, physical_limit)
+        admitted = budget_or_limit(budget, physical_limit, driver, device)
         options.capacity = size_of(capacity)
         options.page_bytes = page
         options.device = device

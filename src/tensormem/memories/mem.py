@@ -6,16 +6,19 @@ Must not know: tensors, and the other kinds of memory.
 from __future__ import annotations
 
 from tensormem import drivers, errors
-from tensormem._core import storage_from
+from tensormem._core import space_of, storage_from
 from tensormem.memories.kinds import TensorMemory
 from tensormem.mr import (
     DeviceMemoryResource,
-    ManagedMemoryResource,
-    PinnedMemoryResource,
     get_current_device_resource,
 )
-from tensormem.mr.current import get_pinned_resource, set_per_device_resource, set_pinned_resource
-from tensormem.spaces import LogicalMemorySpace, SpaceKind, gpu, main, managed, pinned
+from tensormem.mr.current import (
+    get_current_managed_resource,
+    get_current_pinned_resource,
+    set_per_device_resource,
+    set_pinned_resource,
+)
+from tensormem.spaces import LogicalMemorySpace, SpaceKind, main, managed, pinned
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,9 +58,9 @@ def resource_of(space: LogicalMemorySpace) -> DeviceMemoryResource:
         return get_current_device_resource()
     try:
         if space is pinned:
-            return get_pinned_resource(_pinning_driver())
+            return get_current_pinned_resource(_pinning_driver())
         if space is managed:
-            return ManagedMemoryResource(drivers.gpu(0))
+            return get_current_managed_resource(drivers.gpu(0))
         driver = drivers.gpu(space)
         return get_current_device_resource(driver, driver.device)
     except (errors.InvalidArgument, errors.DriverUnavailable) as refused:
@@ -87,25 +90,11 @@ def vendor_of(driver: Driver) -> str | None:
     return _VENDORS.get(driver.name)
 
 
-def place_of(mr: DeviceMemoryResource) -> tuple[LogicalMemorySpace, TensorMemory, tuple[int, int], bool]:
-    """The space of a resource's memory, its kind, its DLPack device, and whether the CPU reaches it."""
-    space = _space_of(mr)
+def place_of(mr: DeviceMemoryResource) -> tuple[LogicalMemorySpace, TensorMemory, tuple[int, int]]:
+    """The space of a resource's memory, its kind, and its DLPack device."""
+    space = LogicalMemorySpace.parse(space_of(mr))
     device_type, device_id = space.to_dlpack(vendor_of(mr.driver))
-    return space, TensorMemory.MEM, (int(device_type), device_id), mr.is_host_accessible
-
-
-def _space_of(mr: DeviceMemoryResource) -> LogicalMemorySpace:
-    if mr.is_managed:
-        return managed
-    if mr.driver.name == "host":
-        return pinned if isinstance(_leaf(mr), PinnedMemoryResource) else main
-    return pinned if mr.is_host_accessible else gpu(mr.device_ordinal)
-
-
-def _leaf(mr: DeviceMemoryResource) -> DeviceMemoryResource:
-    while mr.upstream_mr is not None:
-        mr = mr.upstream_mr
-    return mr
+    return space, TensorMemory.MEM, (int(device_type), device_id)
 
 
 def host_reaches(space: LogicalMemorySpace) -> bool:

@@ -1,6 +1,7 @@
 """Owns: which resource serves whoever does not name one: per driver and device, and for a while by `use_resource`.
 
-`set_per_device_resource` is for the whole process; `use_resource` for one thread or asynchronous task.
+`set_per_device_resource` is for the whole process; `use_resource` for one thread or asynchronous task. Where limits are
+in force (`tensormem.mr.limits`), what is served stands under them.
 Must not know: who asks.
 """
 
@@ -8,15 +9,19 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from weakref import WeakValueDictionary
 
 from tensormem import errors
-from tensormem._core import Driver, host_driver, kind_of
+from tensormem._core import AllocationLimit, Budget, Driver, host_driver, install_limits, kind_of
+from tensormem.mr import limits
 from tensormem.mr.resources import (
     DeviceMemoryResource,
     DmaMemoryResource,
     GpuMemoryResource,
     HostMemoryResource,
     KindMemoryResource,
+    LimitingResourceAdaptor,
+    ManagedMemoryResource,
     PinnedMemoryResource,
     PixelBufferResource,
     PoolMemoryResource,
@@ -24,9 +29,12 @@ from tensormem.mr.resources import (
 )
 
 __all__ = [
+    "budgets_in_force",
     "cells",
     "forget_driver",
     "get_current_device_resource",
+    "get_current_managed_resource",
+    "get_current_pinned_resource",
     "get_kind_resource",
     "get_per_device_resource",
     "get_pinned_resource",
@@ -34,11 +42,15 @@ __all__ = [
     "set_kind_resource",
     "set_per_device_resource",
     "set_pinned_resource",
+    "trim",
+    "use_limit",
     "use_resource",
 ]
 
 _Place = tuple[str, int]
-_PINNED = -1  # stands for no device: the pinned memory of a driver
+# These stand for no device: the pinned and the managed memory of a driver.
+_PINNED = -1
+_MANAGED = -2
 
 _lock = threading.Lock()
 _resources: dict[_Place, DeviceMemoryResource] = {}
@@ -46,7 +58,8 @@ _in_use: ContextVar[dict[_Place, DeviceMemoryResource] | None] = ContextVar("ten
 
 
 def get_per_device_resource(device: int | None = None, driver: Driver | None = None) -> DeviceMemoryResource:
-    """The resource of a device, for the whole process; until one is set, plain memory of the driver.
+    """The resource of a device, for the whole process. Until one is set: plain memory on the host, and on a GPU, where
+    making memory is dear, a pool (`trim` returns what it keeps).
 
     >>> import tensormem as tm
     >>> tm.mr.get_per_device_resource(0)
@@ -78,10 +91,23 @@ def get_current_device_resource(driver: Driver | None = None, device: int | None
     ...     tm.mr.get_current_device_resource() is pool
     True
     """
+    place = _place(device, driver)
+    return _serving(place) or _under_limits(place, get_per_device_resource(device, driver))
+
+
+def _serving(place: _Place) -> DeviceMemoryResource | None:
+    """What this thread or task has for a place, if it has its own."""
     local = _in_use.get()
-    if local is not None and (found := local.get(_place(device, driver))) is not None:
-        return found
-    return get_per_device_resource(device, driver)
+    return None if local is None else local.get(place)
+
+
+def _under_limits(place: _Place, mr: DeviceMemoryResource) -> DeviceMemoryResource:
+    """The resource of the process under the limits of this thread or task, made once for each of their scopes."""
+    local = _in_use.get()
+    limited = limits.apply(mr)
+    if limited is not mr and local is not None:
+        return local.setdefault(place, limited)
+    return limited
 
 
 def set_current_device_resource(mr: DeviceMemoryResource) -> None:
@@ -95,11 +121,42 @@ def use_resource(mr: DeviceMemoryResource) -> Iterator[DeviceMemoryResource]:
     """Inside, `mr` serves its device, in this thread or asynchronous task alone."""
     _check(mr)
     place = _place(mr.device_ordinal, mr.driver)
-    token = _in_use.set({**(_in_use.get() or {}), place: mr})
+    token = _in_use.set({**(_in_use.get() or {}), place: limits.apply(mr)})
     try:
         yield mr
     finally:
         _in_use.reset(token)
+
+
+@contextmanager
+def use_limit(limit: AllocationLimit, space: str | None = None) -> Iterator[None]:
+    """Inside, `limit` is charged for all memory (of a space, if one is named) that is made without a named resource."""
+    place = _place(None, None)
+    with limits.in_force(limit, space):
+        served = {each: limits.apply(mr) for each, mr in (_in_use.get() or {}).items()}
+        if place not in served:
+            served[place] = limits.apply(get_per_device_resource())
+        token = _in_use.set(served)
+        try:
+            yield
+        finally:
+            _in_use.reset(token)
+
+
+def budgets_in_force(driver: Driver, device: int) -> tuple[Budget, ...]:
+    """The budgets that memory on a device is charged to when no resource is named, the innermost first."""
+    place = _place(device, driver)
+    mr = _serving(place)
+    if mr is None:
+        with _lock:
+            mr = _resources.get(place)
+    budgets = () if mr is None else limits.budgets_of(mr)
+    missing = [each for each in limits.of_space(_space_name(place)) if not any(each is known for known in budgets)]
+    return (*budgets, *missing)
+
+
+def _space_name(place: _Place) -> str:
+    return "main" if place[0] == "host" else f"gpu:{place[1]}"
 
 
 def forget_driver(name: str) -> None:
@@ -127,6 +184,35 @@ def get_pinned_resource(driver: Driver) -> DeviceMemoryResource:
         return _resources[place]
 
 
+def get_current_pinned_resource(driver: Driver) -> DeviceMemoryResource:
+    """The same for whoever asked for pinned memory: under the limits that are in force."""
+    place = driver.name, _PINNED
+    return _serving(place) or _under_limits(place, get_pinned_resource(driver))
+
+
+def get_current_managed_resource(driver: Driver) -> DeviceMemoryResource:
+    """A pool of managed memory of a driver, under the limits that are in force."""
+    place = driver.name, _MANAGED
+    with _lock:
+        if place not in _resources:
+            _resources[place] = PoolMemoryResource(ManagedMemoryResource(f"{driver.name}:0"))
+        mr = _resources[place]
+    return _serving(place) or _under_limits(place, mr)
+
+
+def trim() -> int:
+    """Return the memory that the pools of this process's default resources keep for reuse; says how many bytes.
+
+    >>> import tensormem as tm
+    >>> del_ = tm.zeros(1024, space="pinned").close()
+    >>> tm.mr.trim() >= 4096
+    True
+    """
+    with _lock:
+        pools = [mr for mr in _resources.values() if isinstance(mr, PoolMemoryResource)]
+    return sum(pool.trim() for pool in pools)
+
+
 def set_pinned_resource(driver: Driver, mr: DeviceMemoryResource) -> None:
     """Let `mr` serve the pinned memory that `driver` knows as its own, for the whole process."""
     _check(mr)
@@ -136,18 +222,36 @@ def set_pinned_resource(driver: Driver, mr: DeviceMemoryResource) -> None:
 
 _LEAVES = {"shm": SharedMemoryResource, "dma": DmaMemoryResource, "pbo": PixelBufferResource}
 _kinds: dict[tuple[str, str, int], DeviceMemoryResource] = {}
+# Kinds under budgets, by the identities of both, which each value keeps alive.
+_charged: WeakValueDictionary[tuple[int, ...], DeviceMemoryResource] = WeakValueDictionary()
 
 
 def get_kind_resource(kind: str, driver: Driver | None = None) -> DeviceMemoryResource:
-    """The resource that counts memory of a kind ("shm", "dma", "pbo", or one of your own) where nobody names one.
+    """The resource that makes memory of a kind ("shm", "dma", "pbo", or one of your own) where nobody names one.
 
-    With a GPU's `driver`, the one for memory of others that was imported into that GPU's space by descriptor.
+    It stands under the budgets that are in force where that memory is. With a GPU's `driver`, the one for memory of
+    others that was imported into that GPU's space by descriptor.
 
     >>> import tensormem as tm
     >>> tm.mr.get_kind_resource("shm")
     <SharedMemoryResource on host:0>
     """
-    place = (str(kind), "host", 0) if driver is None else (str(kind), driver.name, driver.device)
+    mr = _kind_resource(str(kind), driver)
+    place = host_driver() if driver is None else driver
+    budgets = budgets_in_force(place, place.device)
+    if not budgets:
+        return mr
+    key = id(mr), *map(id, budgets)
+    found = _charged.get(key)
+    if found is None:
+        for budget in reversed(budgets):
+            mr = LimitingResourceAdaptor(mr, budget=budget)
+        _charged[key] = found = mr
+    return found
+
+
+def _kind_resource(kind: str, driver: Driver | None) -> DeviceMemoryResource:
+    place = (kind, "host", 0) if driver is None else (kind, driver.name, driver.device)
     found = _kinds.get(place)
     if found is None:
         leaf = _LEAVES.get(kind) if driver is None else None
@@ -185,8 +289,11 @@ def _plain(place: _Place) -> DeviceMemoryResource:
     if name == "host" and device < host_driver().device_count:
         return HostMemoryResource()
     if name != "host":
-        return GpuMemoryResource(f"{name}:{device}")
+        return PoolMemoryResource(GpuMemoryResource(f"{name}:{device}"))
     raise errors.InvalidArgument(f"there is no device {device} on the {name} driver")
+
+
+install_limits(budgets_in_force)
 
 
 def _check(mr: object) -> None:

@@ -1,0 +1,3 @@
+from tensormem.errors import TensormemError
+
+def note(error: TensormemError, source: object, tag: str | None = None) -> None: ...
