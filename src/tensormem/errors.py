@@ -12,6 +12,7 @@ In brackets: the builtin that each one also is, so that `except MemoryError` wor
     |   |-- InvalidOffset                   ... and VirtualMemoryError
     |   |-- InvalidPageSize                 ... and VirtualMemoryError
     |   |-- InvalidSpace
+    |   |-- UnsuitableSpace
     |   |-- InvalidDType (TypeError)
     |   |-- InvalidMemoryType
     |   |-- InvalidPixelFormat
@@ -255,11 +256,26 @@ class InvalidSpace(InvalidArgument):
 
     __match_args__ = ("value",)
     _says = "{value!r:.80} is neither a memory space nor a compute device"
-    _hint = "Spaces are written main, pinned, managed and gpu:0; devices cpu:0, cuda:0 and rocm:0"
+    _hint = "Write main (or cpu, host), pinned, managed, gpu:0, cuda:0 or rocm:0, or give a space, a device or a driver"
 
     def __init__(self, value: object, *, what: str = "") -> None:
         self._keep(what, value)
         self.value = value
+
+
+class UnsuitableSpace(InvalidArgument):
+    """`space` was understood, and cannot serve what was asked for, because of `reason`.
+
+    >>> UnsuitableSpace("pinned", "virtual memory is mapped on main or a GPU").space
+    'pinned'
+    """
+
+    __match_args__ = ("space", "reason")
+    _says = "{space} cannot be used here: {reason}"
+
+    def __init__(self, space: str, reason: str, *, what: str = "") -> None:
+        self._keep(what, space, reason)
+        self.space, self.reason = space, reason
 
 
 class InvalidDType(InvalidArgument, TypeError):

@@ -6,12 +6,16 @@ Must not know: resources and tensors.
 """
 
 from tensormem import drivers
-from tensormem._core import Driver, Event, Stream, StreamLike, SupportsCudaStream
+from tensormem._core import Event, Stream, StreamLike, SupportsCudaStream
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tensormem.drivers.where import WhereLike
 
 __all__ = ["Event", "Stream", "StreamLike", "SupportsCudaStream", "default_stream"]
 
 
-def default_stream(driver: Driver | None = None, device: int = 0) -> Stream:
+def default_stream(driver: "WhereLike | None" = None, device: "WhereLike | int | None" = None) -> Stream:
     """The default stream of a driver (the host's unless told): on the host, its work is done when the call returns.
 
     >>> from tensormem.streams import default_stream

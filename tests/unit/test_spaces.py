@@ -168,8 +168,10 @@ def test_an_id_that_is_none_is_refused(bad: int) -> None:
         " main",
         "main:0",
         "main:1",
-        "cpu:0",
-        "gpu",
+        "cpu:1",
+        "host:1",
+        "pinned:0",
+        "managed:0",
         "gpu:",
         "gpu:-1",
         "gpu:+1",
@@ -197,7 +199,8 @@ def test_what_names_no_space_is_refused(bad: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", ["", "cpu", "CPU:0", "gpu:0", "main", "cuda:-1", "cuda:00", "hip:0", None, 0, ["cpu:0"]]
+    "bad",
+    ["", "CPU:0", "gpu:0", "pinned", "managed", gpu(0), pinned, "cuda:-1", "cuda:00", "host:1", None, 0, ["cpu:0"]],
 )
 def test_what_names_no_device_is_refused(bad: str) -> None:
     with pytest.raises(InvalidSpace):

@@ -12,6 +12,13 @@ cdef class Driver:
     cdef object __weakref__
 
     cdef int32_t _device(self, object device) except? -1
+    cdef int32_t _location(self, object device) except? -2
+
+
+# The driver of what `said` means, which has to be one of the kinds of space in `among`; `purpose` is for the refusal.
+cdef Driver find_driver(object said, tuple among, str purpose, bint ordinals)
+# The number of the device that `said` means, which has to be one of the driver's.
+cdef int32_t ordinal_on(Driver driver, object said) except? -1
 
 
 # A Driver for a native one that lives for ever. `device` is the one whose default stream is its default stream.

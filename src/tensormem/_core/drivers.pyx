@@ -131,24 +131,24 @@ cdef class Driver:
     # --- Managed memory ---
 
     def advise(self, address, nbytes, advice, device=None, *, bint unset=False):
-        """Say how managed memory will be used: "read_mostly", "preferred_location" or "accessed_by" a device (-1: the
-        host). `unset` takes it back. The bytes are the same whatever is said."""
+        """Say how managed memory will be used: "read_mostly", "preferred_location" or "accessed_by" a device ("main" or -1:
+        the host). `unset` takes it back. The bytes are the same whatever is said."""
         if advice not in _ADVICE:
             raise errors.InvalidArgument(f"advice is one of {', '.join(_ADVICE)}, not {advice!r:.40}")
         cdef uint64_t start = address_of(address)
         cdef uint64_t size = size_of(nbytes)
         cdef Advice said = <Advice><int>(_ADVICE[advice] + (1 if unset else 0))
-        cdef int32_t where = self._device(device)
+        cdef int32_t where = self._location(device)
         cdef Status status
         with nogil:
             status = self.native.advise(start, size, said, where)
         check(move(status))
 
     def prefetch(self, address, nbytes, device=None, stream=None):
-        """Start moving managed memory to a device (-1: the host), on a stream."""
+        """Start moving managed memory to a device ("main" or -1: the host), on a stream."""
         cdef uint64_t start = address_of(address)
         cdef uint64_t size = size_of(nbytes)
-        cdef int32_t where = self._device(device)
+        cdef int32_t where = self._location(device)
         cdef StreamId queue = stream_id(stream, self.native)
         cdef Status status
         with nogil:
@@ -269,9 +269,19 @@ cdef class Driver:
         check(self.native.physical_import(self._device(device), fd, &handle))
         return handle
 
+    cdef int32_t _location(self, object device) except? -2:
+        # Managed memory can also be on the host, which the drivers of GPUs number -1.
+        from tensormem.drivers import resolve
+
+        if device is None or type(device) is int:
+            return self._device(device)
+        return -1 if resolve(device, ordinals=True).kind == "main" else ordinal_on(self, device)
+
     cdef int32_t _device(self, object device) except? -1:
-        # Unless told, its own.
-        return self.device if device is None else device
+        # Unless told, its own. A number goes to the native driver as it is, which knows whether there is such a device.
+        if device is None:
+            return self.device
+        return device if type(device) is int else ordinal_on(self, device)
 
 
 only_the_core_makes(Driver, b"drivers come from tensormem.drivers, for example tensormem.drivers.host()")
@@ -294,6 +304,31 @@ cdef Pitched _pitched(object address, object pitch, object plane, const CopyShap
     place.row_pitch = size_of(pitch)
     place.plane_pitch = place.row_pitch * box.height if plane is None else size_of(plane)
     return place
+
+
+cdef Driver find_driver(object said, tuple among, str purpose, bint ordinals):
+    # What is meant by a "where" is known above this module; it is asked when something is made, and never before.
+    from tensormem.drivers import resolve
+
+    return resolve(said, among, purpose, ordinals=ordinals).driver
+
+
+cdef int32_t ordinal_on(Driver driver, object said) except? -1:
+    # The number of the device that is meant, which has to be one of this driver's; where it was not said whose GPU it
+    # is, it is this driver's.
+    from tensormem.drivers import resolve
+
+    cdef int32_t count = driver.device_count
+    if type(said) is int and 0 <= said < count:
+        return said
+    mine = resolve(driver)
+    where = resolve(said, ordinals=True)
+    plain = hasattr(type(said), "__index__")  # a number says no kind
+    ours = plain or (where.kind == mine.kind and where.vendor in (None, mine.vendor))
+    if not ours or where.number >= count:
+        names = "host" if mine.kind == "main" else " and ".join([f"{driver.name}:{number}" for number in range(count)])
+        raise errors.UnsuitableSpace(str(where), f"it is not a device of the {driver.name} driver, which has {names}")
+    return where.number
 
 
 cdef str place_name(Driver driver, int32_t device):

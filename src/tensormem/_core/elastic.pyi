@@ -1,12 +1,11 @@
 from tensormem._core.budgets import Budget
-from tensormem._core.drivers import Driver
 from tensormem._core.resources import DeviceMemoryResource
-from tensormem.spaces import LogicalMemorySpace
+from tensormem.drivers.where import WhereLike
 
 class ElasticMemoryResource(DeviceMemoryResource):
     def __init__(
         self,
-        device: int | str | LogicalMemorySpace | Driver = "host",
+        device: WhereLike | int = "main",
         *,
         page_size: int | str = "2MiB",
         capacity: int | str | None = None,

@@ -5,15 +5,13 @@ from libcpp.memory cimport shared_ptr, static_pointer_cast
 from libcpp.utility cimport move
 
 from tensormem._core.budgets cimport budget_or_limit
-from tensormem._core.drivers cimport Driver
+from tensormem._core.drivers cimport Driver, find_driver
 from tensormem._core.failures cimport check
 from tensormem._core.native cimport Driver as NativeDriver
 from tensormem._core.native cimport Resource, ResourcePtr, Status
 from tensormem._core.native_pool cimport BudgetPtr
 from tensormem._core.resources cimport DeviceMemoryResource
 from tensormem._core.sizes cimport size_of
-
-from tensormem._core import drivers
 
 
 cdef extern from "resource/elastic_memory_resource.hpp" namespace "tensormem" nogil:
@@ -38,23 +36,12 @@ cdef extern from "resource/elastic_memory_resource.hpp" namespace "tensormem" no
         bint pages_are_valid()
 
 
-cdef Driver _driver(object device):
-    # The registry of GPUs stands above this module; it is asked when a resource is made, and never before.
-    if isinstance(device, Driver):
-        return device
-    if isinstance(device, str) and device == "host":
-        return drivers.host()
-    from tensormem.drivers import gpu
-
-    return gpu(device)
-
-
 cdef class ElasticMemoryResource(DeviceMemoryResource):
     """Blocks of any size over pages that are held only while they are used.
 
     A block never fails for fragmentation: free pages, wherever they are, are put behind addresses that run. Pages that
     nothing lies in are kept for the next block up to `release_threshold`, then go back; `trim()` gives them back now.
-    `physical_limit`, or a `budget` shared with others, bounds the memory. `device` is "host", or a GPU: text such as
+    `physical_limit`, or a `budget` shared with others, bounds the memory. `device` is "main", or a GPU: text such as
     "cuda:1", a number, a space such as `tm.gpu(1)`, or a driver.
 
     >>> import tensormem as tm
@@ -70,12 +57,12 @@ cdef class ElasticMemoryResource(DeviceMemoryResource):
     cdef NativeElastic* _elastic
     cdef readonly object budget
 
-    def __init__(self, device="host", *, page_size="2MiB", capacity=None, physical_limit=None,
+    def __init__(self, device="main", *, page_size="2MiB", capacity=None, physical_limit=None,
                  budget=None, release_threshold="256MiB"):
         cdef ElasticOptions options
         cdef BudgetPtr admitted
         cdef shared_ptr[NativeElastic] made
-        cdef Driver chosen = _driver(device)
+        cdef Driver chosen = find_driver(device, ("main", "gpu"), "pages are mapped", True)
         cdef Status status
         admitted = budget_or_limit(budget, physical_limit, chosen, chosen.device)
         options.page_bytes = size_of(page_size)

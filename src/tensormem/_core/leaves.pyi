@@ -3,7 +3,7 @@ from collections.abc import Callable
 from tensormem._core.drivers import Driver
 from tensormem._core.resources import DeviceBlock, DeviceMemoryResource
 from tensormem._core.streams import Stream
-from tensormem.spaces import LogicalMemorySpace
+from tensormem.drivers.where import WhereLike
 
 class HostMemoryResource(DeviceMemoryResource):
     def __init__(self, *, huge_pages: bool = False, numa_node: int | None = None, zeroed: bool = False) -> None: ...
@@ -14,7 +14,7 @@ class HostMemoryResource(DeviceMemoryResource):
     @property
     def zeroed(self) -> bool: ...
 
-_Device = Driver | str | int | LogicalMemorySpace
+_Device = WhereLike | int
 
 class PinnedMemoryResource(DeviceMemoryResource):
     def __init__(self, device: _Device | None = None) -> None: ...

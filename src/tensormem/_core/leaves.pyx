@@ -6,7 +6,7 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, uint64_t
 from libcpp.memory cimport make_shared, static_pointer_cast
 
-from tensormem._core.drivers cimport Driver
+from tensormem._core.drivers cimport Driver, find_driver
 from tensormem._core.failures cimport check
 from tensormem._core.hooks cimport memory_callbacks, python_failure
 from tensormem._core.native cimport (
@@ -68,8 +68,8 @@ cdef class HostMemoryResource(DeviceMemoryResource):
 cdef class PinnedMemoryResource(DeviceMemoryResource):
     """Main memory that is locked in place, so that devices reach it directly and it is never swapped out.
 
-    How much a process may lock is limited (`tensormem doctor` tells). With a `device` ("cuda:0"), that GPU's driver
-    makes the memory and knows it as its own.
+    How much a process may lock is limited (`tensormem doctor` tells). With a GPU as the `device` ("cuda:0"), its driver
+    makes the memory and knows it as its own; "pinned" is the driver of the first GPU, if there is one.
 
     >>> import tensormem as tm
     >>> mr = tm.mr.PinnedMemoryResource()
@@ -78,7 +78,9 @@ cdef class PinnedMemoryResource(DeviceMemoryResource):
 
     def __init__(self, device=None):
         cdef AllocationOptions options
-        cdef Driver driver = drivers.host() if device is None else _gpu(device)
+        cdef Driver driver = drivers.host()
+        if device is not None:
+            driver = find_driver(device, ("main", "pinned", "gpu"), "pinned memory is made by the driver", True)
         options.kind = MemoryKind.pinned
         self.adopt(_plain(driver, driver.device, options), driver, None)
 
@@ -100,7 +102,7 @@ cdef class GpuMemoryResource(DeviceMemoryResource):
 
     def __init__(self, device=0):
         cdef AllocationOptions options
-        cdef Driver driver = _gpu(device)
+        cdef Driver driver = find_driver(device, ("gpu",), "the memory of a GPU is made", True)
         options.kind = MemoryKind.device
         self.adopt(_plain(driver, driver.device, options), driver, None)
 
@@ -119,7 +121,7 @@ cdef class ManagedMemoryResource(DeviceMemoryResource):
 
     def __init__(self, device=0):
         cdef AllocationOptions options
-        cdef Driver driver = _gpu(device)
+        cdef Driver driver = find_driver(device, ("gpu", "managed"), "managed memory is made by the driver", True)
         options.kind = MemoryKind.managed
         self.adopt(_plain(driver, driver.device, options), driver, None)
 
@@ -145,7 +147,7 @@ cdef class GpuAsyncMemoryResource(DeviceMemoryResource):
     """
 
     def __init__(self, device=0):
-        cdef Driver driver = _gpu(device)
+        cdef Driver driver = find_driver(device, ("gpu",), "the memory of a GPU is made", True)
         self.adopt(
             static_pointer_cast[Resource, AsyncMemoryResource](
                 make_shared[AsyncMemoryResource](driver.native[0], driver.device)),
@@ -157,15 +159,6 @@ cdef class GpuAsyncMemoryResource(DeviceMemoryResource):
         """Give what the driver's pool has cached back to the device, down to `keep_bytes`."""
         self._check_open()
         check((<AsyncMemoryResource*>self.native).trim(size_of(keep_bytes)))
-
-
-cdef Driver _gpu(object device):
-    # The registry stands above this module; it is asked when a resource is made, and never before.
-    if isinstance(device, Driver):
-        return device
-    from tensormem.drivers import gpu
-
-    return gpu(device)
 
 
 cdef class CallbackMemoryResource(DeviceMemoryResource):

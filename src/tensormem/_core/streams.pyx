@@ -11,7 +11,7 @@ from libc.stdint cimport int32_t, uint64_t
 from libcpp cimport bool as cbool
 from libcpp.utility cimport move
 
-from tensormem._core.drivers cimport Driver
+from tensormem._core.drivers cimport Driver, find_driver
 from tensormem._core.failures cimport check
 from tensormem._core.native cimport Driver as NativeDriver
 from tensormem._core.native cimport EventHandle, Status, StreamId
@@ -30,7 +30,8 @@ cdef extern from "_core/gil.hpp" namespace "tensormem":
 cdef class Stream:
     """An ordered queue of work on a device.
 
-    On the host a stream is a worker thread, first in, first out; its default stream (`Stream.default`) runs inline.
+    `driver` is one, or where the work is to run: "main", "gpu:1", "cuda:0". On the host a stream is a worker thread,
+    first in, first out; its default stream (`Stream.default`) runs inline.
 
     >>> from tensormem.streams import Stream
     >>> from tensormem.drivers import host
@@ -43,26 +44,29 @@ cdef class Stream:
     ['first', 'second']
     """
 
-    def __init__(self, Driver driver not None, device=None):
-        cdef int32_t where = driver._device(device)
+    def __init__(self, driver, device=None):
+        cdef Driver chosen = driver_of(driver)
+        cdef int32_t where = chosen._device(device)
         if self._owned:
             raise errors.InvalidArgument("this stream exists already; make a new one")
-        check(driver.native.stream_create(where, &self._id))
-        self.driver = driver
+        check(chosen.native.stream_create(where, &self._id))
+        self.driver = chosen
         self.device = where
         self._owned = True
         _live.add(self)
         _close_orphans()
 
     @staticmethod
-    def default(Driver driver not None, device=None):
+    def default(driver, device=None):
         """The driver's default stream. On the host its work is done when the call returns."""
-        cdef Stream stream = borrow_stream(driver, 0)
+        cdef Driver chosen = driver_of(driver)
+        cdef Stream stream = borrow_stream(chosen, 0)
         if device is None:
             return stream
-        if not 0 <= device < driver.device_count:
-            raise errors.InvalidArgument(f"the {driver.name} driver has no device {device}")
-        stream.device = device
+        number = chosen._device(device)
+        if not 0 <= number < chosen.device_count:
+            raise errors.InvalidArgument(f"the {chosen.name} driver has no device {device}")
+        stream.device = number
         return stream
 
     def __dealloc__(self):
@@ -207,11 +211,12 @@ cdef class Event:
     True
     """
 
-    def __init__(self, Driver driver not None, device=None):
+    def __init__(self, driver, device=None):
+        cdef Driver chosen = driver_of(driver)
         if self._handle != NULL:
             raise errors.InvalidArgument("this event exists already; make a new one")
-        check(driver.native.event_create(driver._device(device), &self._handle))
-        self.driver = driver
+        check(chosen.native.event_create(chosen._device(device), &self._handle))
+        self.driver = chosen
 
     def __dealloc__(self):
         if self._handle != NULL:
@@ -262,6 +267,10 @@ cdef class Event:
 
     def __reduce__(self):
         raise TypeError("an event belongs to its process and cannot be pickled")
+
+
+cdef Driver driver_of(object said):
+    return said if isinstance(said, Driver) else find_driver(said, ("main", "gpu"), "work runs", False)
 
 
 cdef Stream borrow_stream(Driver driver, StreamId id):

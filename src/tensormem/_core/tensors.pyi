@@ -9,6 +9,7 @@ from tensormem._core.resources import DeviceMemoryResource
 from tensormem._core.storages import Storage
 from tensormem._core.streams import StreamLike
 from tensormem.dtypes import DType
+from tensormem.drivers.where import WhereLike
 from tensormem.spaces import LogicalMemorySpace
 
 _Index = SupportsIndex | slice | EllipsisType | None
@@ -82,9 +83,7 @@ class Tensor:
     def reshape(self, *shape: _Shape) -> Tensor: ...
     def set_logical_shape(self, shape: _Shape) -> Tensor: ...
     def as_readonly(self) -> Tensor: ...
-    def to(
-        self, space: LogicalMemorySpace | str, *, stream: StreamLike | None = None, copy: bool | None = None
-    ) -> Tensor: ...
+    def to(self, space: WhereLike, *, stream: StreamLike | None = None, copy: bool | None = None) -> Tensor: ...
     def copy_(self, source: Tensor, *, stream: StreamLike | None = None) -> Any: ...
     def contiguous(self, *, stream: StreamLike | None = None) -> Tensor: ...
     def clone(self, *, stream: StreamLike | None = None) -> Tensor: ...
@@ -123,7 +122,7 @@ def empty(
     shape: _Shape,
     dtype: object = "float32",
     *,
-    space: LogicalMemorySpace | str | None = None,
+    space: WhereLike | None = None,
     memory: str | None = None,
     mr: DeviceMemoryResource | None = None,
     stream: StreamLike | None = None,

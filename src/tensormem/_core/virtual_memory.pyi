@@ -4,14 +4,11 @@ from types import TracebackType
 from typing import Protocol, Self, SupportsIndex, TypedDict, final, overload
 
 from tensormem._core.drivers import Driver
+from tensormem.drivers.where import WhereLike
 
 _Size = int | str
 
-class _Named(Protocol):
-    @property
-    def device_id(self) -> int: ...
-
-_Device = int | str | _Named | None
+_Device = WhereLike | SupportsIndex | None
 
 class _HasFileno(Protocol):
     def fileno(self) -> int: ...
@@ -109,7 +106,7 @@ class Mapping:
     def __hash__(self) -> int: ...
 
 class VirtualMemoryManager:
-    def __init__(self, driver: Driver, device: int = 0) -> None: ...
+    def __init__(self, driver: Driver, device: _Device = None) -> None: ...
     @property
     def driver(self) -> Driver: ...
     @property

@@ -15,7 +15,7 @@ from libcpp.utility cimport move, pair
 from libcpp.vector cimport vector
 
 from tensormem._core.construction cimport only_the_core_makes
-from tensormem._core.drivers cimport Driver, place_name
+from tensormem._core.drivers cimport Driver, ordinal_on, place_name
 from tensormem._core.failures cimport check
 from tensormem._core.native cimport AccessFlags as NativeAccess
 from tensormem._core.native cimport Granularity, PhysicalOptions, Status
@@ -341,10 +341,10 @@ cdef int32_t _descriptor(object fd) except? -1:
 cdef class VirtualMemoryManager:
     """See `tensormem.VirtualMemoryManager`, which finds the driver by name."""
 
-    def __init__(self, Driver driver not None, int32_t device=0):
+    def __init__(self, Driver driver not None, device=None):
         if self.native.get() is not NULL:
             raise errors.InvalidArgument("a manager is made once")
-        check(NativeManager.open(driver.native[0], device, &self.native))
+        check(NativeManager.open(driver.native[0], driver._device(device), &self.native))
         self.driver = driver
 
     # --- Who it is ---
@@ -655,14 +655,4 @@ cdef class VirtualMemoryManager:
         self._check_open()
         if device is None:
             return self.native.get().device()
-        kind = "cpu" if self.driver.name == "host" else self.driver.name
-        text = str(device)
-        if isinstance(device, int):
-            text = f"{kind}:{int(device)}"
-        elif text == self.driver.name:
-            text = f"{kind}:0"
-        name, _, ordinal = text.partition(":")
-        known = name in (kind, self.driver.name) and ordinal.isdecimal() and len(ordinal) < 10
-        if not known or int(ordinal) >= self.driver.device_count:
-            raise errors.InvalidArgument(f"{device!r:.80} is no device of the {self.driver.name} driver")
-        return int(ordinal)
+        return ordinal_on(self.driver, device)

@@ -13,7 +13,7 @@ from tensormem.reports.selftest import SelftestReport, examine_device
 
 
 @click.command()
-@click.option("--device", default="host", show_default=True, help="Which one: host, cuda:0, rocm:1.")
+@click.option("--device", default="host", show_default=True, help="Which one: main, gpu:0, cuda:0, rocm:1.")
 @output_options
 @screen_options
 @click.pass_context

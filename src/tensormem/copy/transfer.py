@@ -25,17 +25,20 @@ from tensormem._core import (
 )
 from tensormem.copy.in_flight import keep, strand
 from tensormem.copy.routes import run
-from tensormem.memories.mem import resource_of
-from tensormem.spaces import LogicalMemorySpace, main
+from tensormem.drivers import resolve
+from tensormem.memories.mem import resource_of, vendor_of
+from tensormem.spaces import SpaceKind, main
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tensormem.drivers.where import WhereLike
 
 __all__ = ["clone", "to", "transfer"]
 
 _STAGED_FROM = 64 << 10  # below this a driver's own way with pageable memory is as fast
 
 
-def to(
-    tensor: Tensor, space: LogicalMemorySpace | str, *, stream: StreamLike | None = None, copy: bool | None = None
-) -> Tensor:
+def to(tensor: Tensor, space: WhereLike, *, stream: StreamLike | None = None, copy: bool | None = None) -> Tensor:
     """The values of `tensor` in `space`; see `Tensor.to`.
 
     >>> import tensormem as tm
@@ -43,14 +46,24 @@ def to(
     >>> to(a, "main") is a, to(a, "pinned").space
     (True, tm.pinned)
     """
-    wanted = LogicalMemorySpace.parse(space)
-    if tensor.space is wanted:
+    where = resolve(space)
+    wanted = where.space
+    if tensor.space is wanted and (where.vendor is None or _vendor(tensor) == where.vendor):
         return clone(tensor, stream=stream) if copy else tensor
     if copy is False:
-        raise errors.CrossSpaceError(tensor.space, wanted, what="copy=False allows no move")
-    made = empty(tensor.shape, tensor.dtype, mr=resource_of(wanted)) if tensor.size else _nothing(tensor, wanted)
+        raise errors.CrossSpaceError(tensor.space, where, what="copy=False allows no move")
+    made = empty(tensor.shape, tensor.dtype, mr=resource_of(where)) if tensor.size else _nothing(tensor, where)
+    if _vendor(made) is not None and _vendor(tensor) not in (None, _vendor(made)):
+        # No driver reaches the GPUs of another vendor: the bytes go through main memory.
+        tensor = to(tensor, main, stream=stream).wait()
     transfer(made, tensor, stream)
     return made
+
+
+def _vendor(tensor: Tensor) -> str | None:
+    """Whose GPU a tensor is on; None where the CPU reaches it."""
+    driver = tensor.storage.driver
+    return None if driver is None or tensor.space.kind is not SpaceKind.GPU else vendor_of(driver)
 
 
 def clone(tensor: Tensor, *, stream: StreamLike | None = None) -> Tensor:
@@ -72,6 +85,8 @@ def _copy_into(to: Tensor, source: Tensor, stream: StreamLike | None) -> Transfe
     check_same_layout(to, source)
     if to.space is not source.space:
         raise errors.CrossSpaceError(to.space, source.space)
+    if _vendor(to) != _vendor(source):
+        raise errors.CrossSpaceError(to.space, source.space, what="they are GPUs of two vendors")
     if to.readonly:
         raise errors.InvalidArgument("the destination is read-only")
     if tensors_overlap(to, source):
@@ -79,7 +94,7 @@ def _copy_into(to: Tensor, source: Tensor, stream: StreamLike | None) -> Transfe
     return transfer(to, source, stream)
 
 
-def _nothing(tensor: Tensor, space: LogicalMemorySpace | None = None) -> Tensor:
+def _nothing(tensor: Tensor, space: WhereLike | None = None) -> Tensor:
     return empty(tensor.shape, tensor.dtype, space=tensor.space if space is None else space)
 
 

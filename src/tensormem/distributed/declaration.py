@@ -12,8 +12,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from tensormem.drivers import COMPUTING, resolve
 from tensormem.errors import InvalidArgument, VersionSkew
 from tensormem.units import parse_size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tensormem.drivers.where import WhereLike
 
 __all__ = ["Declaration", "PoolKind"]
 
@@ -59,7 +64,8 @@ class Declaration:
     pool: PoolKind | str = PoolKind.ELASTIC
     keep: int | str = "64MiB"
     """Idle pages that a worker keeps for reuse; they count, and go first under pressure."""
-    device: str = "host"
+    device: WhereLike = "main"
+    """Where the pool is, on every worker; kept as text."""
     statistics: bool = True
     """Whether the blocks are counted, by a `StatisticsResourceAdaptor`."""
     tags: bool = False
@@ -78,10 +84,11 @@ class Declaration:
             object.__setattr__(self, "pool", PoolKind(self.pool))
         except ValueError:
             raise InvalidArgument(f"a pool is one of {', '.join(PoolKind)}, not {self.pool!r:.80}") from None
+        object.__setattr__(self, "device", str(resolve(self.device, COMPUTING, "a worker's pool is")))
         self._check()
 
     def _check(self) -> None:
-        for name, kinds in (("statistics", bool), ("tags", bool), ("device", str), ("trace", str | None)):
+        for name, kinds in (("statistics", bool), ("tags", bool), ("trace", str | None)):
             if not isinstance(getattr(self, name), kinds):
                 raise InvalidArgument(f"{name} cannot be {getattr(self, name)!r:.80}")
         if type(self.priority) is not int or not 1 <= self.priority <= 1_000_000:

@@ -1,18 +1,23 @@
-"""Owns: which drivers there are, and why one is not.
+"""Owns: which drivers there are, why one is not, and what is meant by a "where".
 
 A driver is the only code that touches an operating system or device API. Must not know: what the memory is used for.
 """
 
 from tensormem.drivers.plugins import driver_from_capsule, register_driver, unregister_driver
-from tensormem.drivers.registry import ProbeResult, get, gpu, host, probe
+from tensormem.drivers.registry import ProbeResult, host, probe
+from tensormem.drivers.where import COMPUTING, GPUS, Where, get, gpu, resolve
 
 __all__ = [
+    "COMPUTING",
+    "GPUS",
     "ProbeResult",
+    "Where",
     "driver_from_capsule",
     "get",
     "gpu",
     "host",
     "probe",
     "register_driver",
+    "resolve",
     "unregister_driver",
 ]

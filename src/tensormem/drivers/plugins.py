@@ -10,15 +10,15 @@ from importlib.metadata import entry_points
 
 from tensormem import errors
 from tensormem._core import Driver, driver_from_capsule
+from tensormem.spaces.words import WORDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["driver_from_capsule", "find", "register_driver", "unregister_driver"]
+__all__ = ["driver_from_capsule", "find", "opened", "register_driver", "unregister_driver"]
 
 GROUP = "tensormem.drivers"
-_OURS = ("host", "cuda", "rocm", "hip")
 _opened: dict[str, Driver] = {}
 
 
@@ -30,7 +30,7 @@ def register_driver(name: str, open_driver: Callable[[], Driver]) -> Driver:
     True
     >>> drivers.unregister_driver("mine")
     """
-    if not str(name).isidentifier() or name in _OURS:
+    if not str(name).isidentifier() or name in WORDS:
         raise errors.InvalidArgument(f"{name!r:.40} cannot be the name of another driver")
     if name in _opened:
         raise errors.InvalidArgument(f"{name} is already registered; unregister it first")
@@ -46,10 +46,15 @@ def unregister_driver(name: str) -> None:
         raise errors.InvalidArgument(f"{name!r:.40} is not registered")
 
 
+def opened() -> list[str]:
+    """The names of the drivers that were brought and are open."""
+    return sorted(_opened)
+
+
 def find(name: str) -> Driver | None:
     """The driver that somebody else brought under this name; opens it when it is first asked for."""
     known = _opened.get(name)
-    if known is not None or name in _OURS:
+    if known is not None or name in WORDS:
         return known
     for point in entry_points(group=GROUP, name=name):
         return register_driver(name, point.load())

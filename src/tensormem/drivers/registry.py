@@ -1,4 +1,4 @@
-"""Owns: finding a driver by name, and saying why one is not there.
+"""Owns: which devices' drivers are open, and why one cannot be.
 
 `host` is always there. The GPU vendors' libraries are opened when somebody asks for them, and never before; what was
 opened stays open, and its devices are made known as compute devices.
@@ -13,14 +13,14 @@ from tensormem._core import Driver, GpuPlatform, host_driver, open_gpu
 from tensormem.config import get_config
 from tensormem.drivers import explanations, plugins, simulator
 
-__all__ = ["ProbeResult", "get", "gpu", "host", "probe", "use_platform"]
+__all__ = ["ProbeResult", "describe_machine", "device", "first_device", "host", "probe", "use_platform"]
 
 # The GPU vendors, by the name that their drivers and compute devices have, in the order in which they are asked.
 _VENDORS = ("cuda", "rocm")
 
-_ALIASES = {"hip": "rocm"}
 _lock = threading.RLock()
 _open: dict[str, GpuPlatform] = {}
+_asked: set[str] = set()
 
 
 class ProbeResult(NamedTuple):
@@ -47,39 +47,37 @@ def host() -> Driver:
     return host_driver()
 
 
-def get(name: str) -> Driver:
-    """The driver called `name`: "host", "cuda:1" ("cuda" is "cuda:0"), "rocm:0"; or `DriverUnavailable` with why."""
-    if name == "host":
-        return host()
-    vendor, _, number = name.partition(":")
-    vendor = _ALIASES.get(vendor, vendor)
+def device(vendor: str, number: int) -> Driver:
+    """The driver of a vendor's device, opened if it is not yet; `DriverUnavailable` with why."""
     if vendor not in _VENDORS:
-        if (brought := plugins.find(name)) is not None:
-            return brought
-        known = ", ".join(("host", *_VENDORS))
-        raise errors.DriverUnavailable(name, f"there is no such driver; known are {known}")
-    platform = _platform(vendor)
-    device = spaces.ComputeDevice.parse(f"{vendor}:{number or 0}")
-    if device.device_id >= len(platform.drivers):
-        count = len(platform.drivers)
-        raise errors.DriverUnavailable(name, f"the {vendor} driver has {count} devices, numbered from 0")
-    return platform.drivers[device.device_id]
+        raise errors.DriverUnavailable(vendor, "it was brought by another package, and opens no devices by number")
+    found = _platform(vendor).drivers
+    if number >= len(found):
+        raise errors.DriverUnavailable(
+            f"{vendor}:{number}", f"the {vendor} driver has {len(found)} devices, numbered from 0"
+        )
+    return found[number]
 
 
-def gpu(device: int | str | spaces.LogicalMemorySpace = 0) -> Driver:
-    """The driver of a GPU: "cuda:1" by vendor; 1, "gpu:1" or `tm.gpu(1)` of the first vendor that works here."""
-    if isinstance(device, str) and not device.startswith("gpu"):
-        return get(device)
-    space = spaces.gpu(device) if isinstance(device, int) else spaces.LogicalMemorySpace.parse(device)
-    if space.kind is not spaces.SpaceKind.GPU:
-        raise errors.InvalidArgument(f"{space} is not the memory of a GPU")
+def first_device(number: int) -> Driver:
+    """The driver of this device of the first vendor that works and has it."""
     reasons = []
     for vendor in _VENDORS:
         try:
-            return get(f"{vendor}:{space.device_id}")
+            return device(vendor, number)
         except errors.DriverUnavailable as refusal:
             reasons.append(f"{vendor}: {refusal.reason}")
-    raise errors.DriverUnavailable(str(space), "; ".join(reasons))
+    raise errors.DriverUnavailable(f"gpu:{number}", "; ".join(reasons))
+
+
+def describe_machine() -> str:
+    """The places that are known to be here, for refusals: opens nothing, and says what was not looked at yet."""
+    with _lock:
+        opened = {vendor: len(platform.drivers) for vendor, platform in _open.items() if not platform.closed}
+        unasked = [vendor for vendor in _VENDORS if vendor not in _asked and vendor not in _open]
+    gpus = [f"gpu:{number} ({vendor})" for vendor in _VENDORS for number in range(opened.get(vendor, 0))]
+    places = ", ".join(["main", "pinned", *gpus, *plugins.opened()])
+    return f"{places} ({' and '.join(unasked)} not looked for yet)" if unasked else places
 
 
 def probe() -> list[ProbeResult]:
@@ -104,6 +102,7 @@ def use_platform(vendor: str, platform: GpuPlatform | None) -> GpuPlatform | Non
 def _platform(vendor: str) -> GpuPlatform:
     with _lock:
         known = _open.get(vendor)
+        _asked.add(vendor)
         if known is None:
             known = open_gpu(vendor, _library(vendor))
             use_platform(vendor, known)

@@ -12,7 +12,11 @@ from tensormem.images.layout import ImageLayout
 from tensormem.images.pixel_format import PixelFormat
 from tensormem.memories import TensorMemory, allocate
 from tensormem.memories.choice import allocate_for
-from tensormem.spaces import LogicalMemorySpace, main
+from tensormem.spaces import main
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tensormem.drivers.where import WhereLike
 
 __all__ = ["image"]
 
@@ -28,7 +32,7 @@ def image(
     use: str | None = None,
     pitch: SupportsIndex | None = None,
     pitch_alignment: SupportsIndex | None = None,
-    space: LogicalMemorySpace | str = main,
+    space: WhereLike = main,
     **options: Any,
 ) -> Image:
     """A new image whose pixels are whatever was in the memory; `options` are those of the kind of memory.
@@ -45,9 +49,8 @@ def image(
     if pitch_alignment is None:
         pitch_alignment = _HARDWARE_PITCH if aligned and pitch is None else 1
     layout = ImageLayout.make(width, height, format, pitch=pitch, pitch_alignment=pitch_alignment)
-    where = LogicalMemorySpace.parse(space)
     if memory is None:
-        storage = allocate_for(layout.nbytes, use, where, **options)
+        storage = allocate_for(layout.nbytes, use, space, **options)
     else:
-        storage = allocate(layout.nbytes, memory, where, **options)
+        storage = allocate(layout.nbytes, memory, space, **options)
     return Image(storage, width, height, format, pitch=layout.pitch, pitch_alignment=pitch_alignment)

@@ -20,11 +20,16 @@ from typing import Any
 
 from tensormem import errors
 from tensormem._core import reinterpret
+from tensormem.drivers import resolve
 from tensormem.dtypes import DType, dtype
 from tensormem.memories import Storage
 from tensormem.memories.mapped_file import map_file
-from tensormem.spaces import LogicalMemorySpace, main
+from tensormem.spaces import main
 from tensormem.tensor import Tensor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tensormem.drivers.where import WhereLike
 
 __all__ = ["load", "save"]
 
@@ -51,11 +56,11 @@ _LONGEST_HEADER = 100_000_000
 _Path = str | os.PathLike[str]
 
 
-def load(path: _Path, space: LogicalMemorySpace | str = main, *, mode: str = "r") -> dict[str, Tensor]:
+def load(path: _Path, space: "WhereLike" = main, *, mode: str = "r") -> dict[str, Tensor]:
     """The tensors of a file, by name. `mode` as in `tm.from_file`: "r" read-only, "c" copy-on-write, "r+" shared."""
     storage = map_file(path, mode)
     header, start = _header(path, storage)
-    wanted = LogicalMemorySpace.parse(space)
+    wanted = resolve(space)
     return {
         name: _tensor(path, name, entry, storage, start).to(wanted)
         for name, entry in header.items()

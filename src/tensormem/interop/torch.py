@@ -33,9 +33,14 @@ from tensormem._core import (
     native_library,
     set_device_hook,
 )
+from tensormem.drivers import GPUS, resolve
 from tensormem.interop.library import check_device_accessible, load
 from tensormem.mr import DeviceMemoryResource
 from tensormem.tensor import Tensor, from_dlpack
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tensormem.drivers.where import WhereLike
 
 __all__ = [
     "allocator_path_and_names",
@@ -54,7 +59,7 @@ _DEALLOCATE = "tensormem_deallocate"
 _RECORD_STREAM = "tensormem_record_stream"
 
 
-def make_allocator(mr: DeviceMemoryResource, device: int | None = None, *, tag: str = "torch") -> Any:
+def make_allocator(mr: DeviceMemoryResource, device: "WhereLike | int | None" = None, *, tag: str = "torch") -> Any:
     """Register `mr` and give the `torch.cuda.memory.CUDAPluggableAllocator` that allocates from it.
 
     Give it to `torch.cuda.memory.change_current_allocator` before torch allocates anything, or to `torch.cuda.MemPool`.
@@ -81,16 +86,21 @@ def allocator_path_and_names() -> tuple[str, str, str]:
     return native_library(), _ALLOCATE, _DEALLOCATE
 
 
-def register(mr: DeviceMemoryResource, device: int | None = None, *, tag: str = "torch") -> None:
+def register(mr: DeviceMemoryResource, device: "WhereLike | int | None" = None, *, tag: str = "torch") -> None:
     """From now on the exported functions allocate for `device` (the resource's own unless told) from `mr`."""
     if not isinstance(mr, DeviceMemoryResource):
         raise errors.InvalidArgument(f"a memory resource is registered, not {type(mr).__name__}")
-    set_device_hook(mr.device_ordinal if device is None else device, mr, tag)
+    set_device_hook(mr.device_ordinal if device is None else _number(device), mr, tag)
 
 
-def unregister(device: int) -> None:
+def unregister(device: "WhereLike | int") -> None:
     """The exported functions refuse to allocate for `device` from now on; what is out can still be given back."""
-    set_device_hook(device, None, "")
+    set_device_hook(_number(device), None, "")
+
+
+def _number(device: "WhereLike | int") -> int:
+    """The number by which torch asks for memory of a GPU."""
+    return resolve(device, GPUS, "torch's CUDA allocator serves memory", ordinals=True).number
 
 
 def blocks_outstanding() -> int:

@@ -12,7 +12,11 @@ from tensormem._core import Storage
 from tensormem.config import get_config
 from tensormem.memories.kinds import TensorMemory
 from tensormem.memories.registry import allocate
-from tensormem.spaces import LogicalMemorySpace, main
+from tensormem.spaces import main
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tensormem.drivers.where import WhereLike
 
 __all__ = ["allocate_for"]
 
@@ -23,9 +27,7 @@ _PREFERENCES: dict[str, tuple[TensorMemory, ...]] = {
 }
 
 
-def allocate_for(
-    nbytes: SupportsIndex, use: str | None = None, space: LogicalMemorySpace = main, **options: Any
-) -> Storage:
+def allocate_for(nbytes: SupportsIndex, use: str | None = None, space: WhereLike = main, **options: Any) -> Storage:
     """A storage of the best kind there is for `use`: "share", "gpu" or None; its `reason` says why it is this kind.
 
     >>> allocate_for(64).reason
@@ -44,7 +46,7 @@ def allocate_for(
     return _first_that_works(nbytes, use, space, options)
 
 
-def _first_that_works(nbytes: SupportsIndex, use: str, space: LogicalMemorySpace, options: dict[str, Any]) -> Storage:
+def _first_that_works(nbytes: SupportsIndex, use: str, space: WhereLike, options: dict[str, Any]) -> Storage:
     refused: list[str] = []
     for kind in _PREFERENCES[use]:
         try:

@@ -8,12 +8,16 @@ from __future__ import annotations
 import os
 from typing import SupportsIndex
 
-from tensormem import drivers, errors, units
+from tensormem import errors, units
 from tensormem._core import Driver, Storage, adopt_storage, claim_identity, drop_identity
+from tensormem.drivers import GPUS, resolve
 from tensormem.memories.kinds import TensorMemory
 from tensormem.memories.mem import vendor_of
 from tensormem.mr import get_kind_resource
-from tensormem.spaces import LogicalMemorySpace, SpaceKind
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tensormem.drivers.where import WhereLike
 
 __all__ = ["import_external"]
 
@@ -35,22 +39,20 @@ class _ExternalMemory:
 
 
 def import_external(
-    fd: int, space: LogicalMemorySpace | str = "gpu:0", *, nbytes: SupportsIndex | str | None = None,
-    tag: str | None = None,
+    fd: int, space: WhereLike = "gpu:0", *, nbytes: SupportsIndex | str | None = None, tag: str | None = None
 ) -> Storage:
     """The memory behind a descriptor as a storage in a GPU's space. Without `nbytes`, all of it.
 
     The descriptor stays the caller's. The CPU goes on seeing the same bytes through it: what is made of them with
     `from_fd` has the same identity.
     """
-    wanted = LogicalMemorySpace.parse(space)
-    if wanted.kind is not SpaceKind.GPU:
-        raise errors.InvalidArgument(f"external memory is imported into the space of a GPU, not into {wanted}")
+    where = resolve(space, GPUS, "memory of others is imported by descriptor")
+    wanted = where.space
     size = _size_of(fd) if nbytes is None else units.parse_size(nbytes)
     try:
-        driver = drivers.gpu(wanted)
+        driver = where.driver
     except errors.DriverUnavailable as refused:
-        raise errors.MemoryUnavailable(str(wanted), str(refused)) from None
+        raise errors.MemoryUnavailable(str(where), str(refused)) from None
     device_type, device_id = wanted.to_dlpack(vendor_of(driver))
     address = driver.import_external(fd, size)
     try:

@@ -5,8 +5,9 @@ Must not know: tensors, and the other kinds of memory.
 
 from __future__ import annotations
 
-from tensormem import drivers, errors
+from tensormem import errors
 from tensormem._core import space_of, storage_from
+from tensormem.drivers import resolve
 from tensormem.memories.kinds import TensorMemory
 from tensormem.mr import (
     DeviceMemoryResource,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from typing import SupportsIndex
 
     from tensormem._core import Driver, Storage, StreamLike
+    from tensormem.drivers.where import WhereLike
 
 __all__ = ["allocate", "place_of", "resource_of", "serve", "vendor_of"]
 
@@ -33,7 +35,7 @@ _VENDORS = {"cuda": "cuda", "rocm": "rocm", "hip": "rocm"}
 
 def allocate(
     nbytes: SupportsIndex | str,
-    space: LogicalMemorySpace = main,
+    space: WhereLike = main,
     *,
     mr: DeviceMemoryResource | None = None,
     stream: StreamLike | None = None,
@@ -49,40 +51,36 @@ def allocate(
     return storage_from(resource_of(space) if mr is None else mr, nbytes, stream, alignment, tag)
 
 
-def resource_of(space: LogicalMemorySpace) -> DeviceMemoryResource:
+def resource_of(space: WhereLike) -> DeviceMemoryResource:
     """The resource that serves a space now: the current one of its device; for pinned memory, a pool of it.
 
     Where nothing serves it, `MemoryUnavailable` with the reason.
     """
     if space is main:
         return get_current_device_resource()
+    where = resolve(space)
+    if where.space is main:
+        return get_current_device_resource()
     try:
-        if space is pinned:
-            return get_current_pinned_resource(_pinning_driver())
-        if space is managed:
-            return get_current_managed_resource(drivers.gpu(0))
-        driver = drivers.gpu(space)
+        # For pinned memory, whoever copies from it has to know it: the first GPU's driver, or the host's without one.
+        driver = where.driver
+        if where.space is pinned:
+            return get_current_pinned_resource(driver)
+        if where.space is managed:
+            return get_current_managed_resource(driver)
         return get_current_device_resource(driver, driver.device)
     except (errors.InvalidArgument, errors.DriverUnavailable) as refused:
-        raise errors.MemoryUnavailable(str(space), str(refused)) from None
+        raise errors.MemoryUnavailable(str(where), str(refused)) from None
 
 
 def serve(space: LogicalMemorySpace, mr: DeviceMemoryResource) -> None:
     """Let `mr` serve a space for the whole process, from now on."""
     if space is pinned:
-        set_pinned_resource(_pinning_driver(), mr)
+        set_pinned_resource(resolve(pinned).driver, mr)
     elif space is managed:
         raise errors.InvalidArgument("managed memory has no current resource: name one with mr=")
     else:
         set_per_device_resource(mr.device_ordinal, mr)
-
-
-def _pinning_driver() -> Driver:
-    """Whoever copies from pinned memory has to know it: the first GPU's driver, or the host's where there is none."""
-    try:
-        return drivers.gpu(0)
-    except errors.DriverUnavailable:
-        return drivers.host()
 
 
 def vendor_of(driver: Driver) -> str | None:

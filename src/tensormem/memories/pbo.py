@@ -16,6 +16,10 @@ from tensormem.memories.kinds import TensorMemory
 from tensormem.mr import DeviceMemoryResource, get_kind_resource
 from tensormem.spaces import LogicalMemorySpace, main
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tensormem.spaces.words import SpaceLike
+
 __all__ = ["allocate", "make_storage", "why_not"]
 
 _MOST = 2**63 - 1
@@ -23,7 +27,7 @@ _MOST = 2**63 - 1
 
 def allocate(
     nbytes: SupportsIndex,
-    space: LogicalMemorySpace = main,
+    space: SpaceLike = main,
     *,
     context: GlContext | None = None,
     persistent: bool | None = None,
@@ -50,8 +54,8 @@ def allocate(
     wanted = nbytes.__index__()
     if not 1 <= wanted <= _MOST:
         raise errors.InvalidSize(wanted)
-    if space is not main:
-        raise errors.MemoryUnavailable("pbo", f"pixel buffers are reached from main memory, and not from {space}")
+    if space is not main and (meant := LogicalMemorySpace.parse(space)) is not main:
+        raise errors.MemoryUnavailable("pbo", f"pixel buffers are reached from main memory, and not from {meant}")
     made_by = _default_context() if context is None else context
     staying = made_by.storage_call is not None if persistent is None else persistent
     if staying and made_by.storage_call is None:

@@ -15,10 +15,15 @@ from typing import Any, SupportsIndex
 from tensormem import errors
 from tensormem._core import Storage, adopt_storage
 from tensormem.config import get_config
+from tensormem.drivers import resolve
 from tensormem.memories import mem
 from tensormem.memories.kinds import TensorMemory
 from tensormem.mr import get_kind_resource
-from tensormem.spaces import LogicalMemorySpace, main
+from tensormem.spaces import main
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tensormem.drivers.where import WhereLike
 
 __all__ = ["MemoryProvider", "allocate", "find_provider", "providers", "register_memory", "unregister_memory"]
 
@@ -72,7 +77,7 @@ def providers() -> list[TensorMemory]:
 def allocate(
     nbytes: SupportsIndex,
     memory: TensorMemory | str = TensorMemory.MEM,
-    space: LogicalMemorySpace = main,
+    space: WhereLike = main,
     **options: Any,
 ) -> Storage:
     """A storage of the kind asked for, never of another. `MemoryUnavailable` says why not, and what to do.
@@ -83,12 +88,12 @@ def allocate(
     64
     """
     provider = _providers.get(memory) or find_provider(memory)
-    if get_config().force_mem and provider is not mem.allocate:
+    if provider is mem.allocate:
+        return mem.allocate(nbytes, space, **options)
+    if get_config().force_mem:
         return _forced(nbytes, str(memory), space, options)
-    storage = provider(nbytes, space, **options)
-    if memory in _BUILT_IN or provider is mem.allocate:
-        return storage
-    return _counted(storage, str(memory), options.get("tag"))
+    storage = provider(nbytes, resolve(space).space, **options)
+    return storage if memory in _BUILT_IN else _counted(storage, str(memory), options.get("tag"))
 
 
 def _counted(storage: Storage, kind: str, tag: str | None) -> Storage:
@@ -97,7 +102,7 @@ def _counted(storage: Storage, kind: str, tag: str | None) -> Storage:
     return counted
 
 
-def _forced(nbytes: SupportsIndex, asked: str, space: LogicalMemorySpace, options: dict[str, Any]) -> Storage:
+def _forced(nbytes: SupportsIndex, asked: str, space: WhereLike, options: dict[str, Any]) -> Storage:
     kept = {name: value for name, value in options.items() if name in ("mr", "stream", "alignment", "tag")}
     storage = mem.allocate(nbytes, space, **kept)
     storage.reason = f"TENSORMEM_FORCE_MEM is set; {asked} was asked for"

@@ -15,6 +15,10 @@ from tensormem.memories.kinds import TensorMemory
 from tensormem.mr import DeviceMemoryResource, get_kind_resource
 from tensormem.spaces import LogicalMemorySpace, main
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tensormem.spaces.words import SpaceLike
+
 __all__ = ["allocate", "from_fd", "why_not"]
 
 _PEERS = ("rw", "r")
@@ -22,7 +26,7 @@ _PEERS = ("rw", "r")
 
 def allocate(
     nbytes: SupportsIndex | str,
-    space: LogicalMemorySpace = main,
+    space: SpaceLike = main,
     *,
     peers: str = "rw",
     huge_pages: bool = False,
@@ -41,7 +45,7 @@ def allocate(
     <Storage ...: 64 bytes of shm in main, 0x...>
     """
     if space is not main or peers != "rw":
-        _check(space, peers)
+        _check(LogicalMemorySpace.parse(space), peers)
     try:
         return allocate_shared_memory(
             get_kind_resource("shm") if mr is None else mr,

@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 
 from tensormem import errors
 from tensormem._core import AllocationLimit, Budget, Driver, host_driver, install_limits, kind_of
+from tensormem.drivers import COMPUTING, resolve
 from tensormem.mr import limits
 from tensormem.mr.resources import (
     DeviceMemoryResource,
@@ -27,6 +28,10 @@ from tensormem.mr.resources import (
     PoolMemoryResource,
     SharedMemoryResource,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tensormem.drivers.where import WhereLike
 
 __all__ = [
     "budgets_in_force",
@@ -57,9 +62,13 @@ _resources: dict[_Place, DeviceMemoryResource] = {}
 _in_use: ContextVar[dict[_Place, DeviceMemoryResource] | None] = ContextVar("tensormem.mr.in_use", default=None)
 
 
-def get_per_device_resource(device: int | None = None, driver: Driver | None = None) -> DeviceMemoryResource:
+def get_per_device_resource(
+    device: "WhereLike | int | None" = None, driver: "WhereLike | None" = None
+) -> DeviceMemoryResource:
     """The resource of a device, for the whole process. Until one is set: plain memory on the host, and on a GPU, where
     making memory is dear, a pool (`trim` returns what it keeps).
+
+    `device` is a number on `driver` (the host's unless told), or says both: "gpu:1", "main", `tm.gpu(1)`.
 
     >>> import tensormem as tm
     >>> tm.mr.get_per_device_resource(0)
@@ -72,18 +81,22 @@ def get_per_device_resource(device: int | None = None, driver: Driver | None = N
         return _resources[place]
 
 
-def set_per_device_resource(device: int, mr: DeviceMemoryResource) -> None:
+def set_per_device_resource(device: "WhereLike | int", mr: DeviceMemoryResource) -> None:
     """Make `mr` the resource of `device` of its driver, for the whole process. Blocks that are out stay with theirs."""
     _check(mr)
     place = _place(device, mr.driver)
-    if mr.device_ordinal != device:
+    if mr.device_ordinal != place[1]:
         raise errors.InvalidArgument(f"{mr!r} serves device {mr.device_ordinal}, not {device}")
     with _lock:
         _resources[place] = mr
 
 
-def get_current_device_resource(driver: Driver | None = None, device: int | None = None) -> DeviceMemoryResource:
+def get_current_device_resource(
+    driver: "WhereLike | None" = None, device: "WhereLike | int | None" = None
+) -> DeviceMemoryResource:
     """The resource that serves this thread or task now: the innermost `use_resource`, or the device's.
+
+    Of main memory, unless told: `driver` and `device` are as for `get_per_device_resource`.
 
     >>> import tensormem as tm
     >>> pool = tm.mr.PoolMemoryResource(tm.mr.HostMemoryResource())
@@ -276,12 +289,22 @@ def set_kind_resource(kind: str, mr: DeviceMemoryResource) -> None:
     _kinds[str(kind), mr.driver.name, mr.device_ordinal] = mr
 
 
-def _place(device: int | None, driver: Driver | None) -> _Place:
+def _place(device: "WhereLike | int | None", driver: "WhereLike | None") -> _Place:
+    owner = driver if driver is None or isinstance(driver, Driver) else _driver_of(driver)
     if device is None:
-        device = 0 if driver is None else driver.device
+        device = 0 if owner is None else owner.device
+    elif type(device) is not int:
+        found = _driver_of(device)
+        if owner is not None and owner.name != found.name:
+            raise errors.InvalidArgument(f"{device!r:.80} is not a device of the {owner.name} driver")
+        owner, device = found, found.device
     if device < 0:
         raise errors.InvalidArgument(f"a device has a number from 0, not {device!r}")
-    return ("host" if driver is None else driver.name, device)
+    return ("host" if owner is None else owner.name, device)
+
+
+def _driver_of(said: "WhereLike | int") -> Driver:
+    return resolve(said, COMPUTING, "a device's own resource serves memory").driver  # type: ignore[arg-type]
 
 
 def _plain(place: _Place) -> DeviceMemoryResource:

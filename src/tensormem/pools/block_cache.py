@@ -7,11 +7,14 @@ from array import array
 from collections.abc import Callable
 
 from tensormem import _core, errors
-from tensormem._core import Driver
 from tensormem.pools.block_cache_stats import BlockCacheStats
 from tensormem.pools.compaction_report import CompactionReport
 from tensormem.pools.living import remember
-from tensormem.vmm.manager import find_driver
+from tensormem.vmm.manager import find_mapped
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tensormem.drivers.where import WhereLike
 
 __all__ = ["BlockCache"]
 
@@ -40,7 +43,7 @@ class BlockCache(_core.BlockCache):
         capacity: int | str,
         block_size: int | str,
         page_size: int | str = "2MiB",
-        device: str | Driver = "host",
+        device: "WhereLike" = "main",
         *,
         physical_limit: int | str | None = None,
         budget: _core.Budget | None = None,
@@ -51,10 +54,10 @@ class BlockCache(_core.BlockCache):
     ) -> None:
         if on_move is not None and not callable(on_move):
             raise errors.InvalidArgument("on_move is a function")
-        driver, ordinal = (device, 0) if isinstance(device, Driver) else find_driver(device)
+        where = find_mapped(device)
         super().__init__(
-            driver,
-            ordinal,
+            where.driver,
+            where.ordinal,
             capacity,
             block_size,
             page_size,

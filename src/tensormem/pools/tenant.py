@@ -15,6 +15,10 @@ from tensormem import errors
 from tensormem._core import PoolBlock, Stream, TenantBudget, TenantBudgets
 from tensormem.pools.virtual_memory_pool import VirtualMemoryPool
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tensormem.drivers.where import WhereLike
+
 __all__ = ["Tenant", "TenantStats"]
 
 
@@ -67,7 +71,7 @@ class Tenant:
         capacity: int | str,
         *,
         page_size: int | str,
-        device: str,
+        device: WhereLike,
         guaranteed: int | str = 0,
         maximum: int | str | None = None,
         priority: int = 1,

@@ -15,6 +15,11 @@ from tensormem._core import Budget, PoolBlock, Stream, TenantBudgets
 from tensormem.pools.living import remember
 from tensormem.pools.tenant import Tenant, TenantStats
 from tensormem.units import format_size
+from tensormem.vmm.manager import find_mapped
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tensormem.drivers.where import WhereLike
 
 __all__ = ["TenantPool", "TenantPoolStats"]
 
@@ -74,7 +79,7 @@ class TenantPool:
         self,
         physical_limit: int | str | None = None,
         page_size: int | str = "2MiB",
-        device: str = "host",
+        device: WhereLike = "main",
         *,
         budget: Budget | None = None,
     ) -> None:
@@ -84,7 +89,7 @@ class TenantPool:
             physical_limit = budget.limit
         self._budgets = TenantBudgets(physical_limit, budget)
         self._page_size = page_size
-        self._device = device
+        self._device = find_mapped(device)
         self._lock = threading.Lock()  # never held while a callback runs
         self._tenants: dict[str, Tenant] = {}
         self._closed = False

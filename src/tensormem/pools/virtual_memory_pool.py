@@ -8,12 +8,15 @@ import threading
 from collections import deque
 
 from tensormem import _core, errors
-from tensormem._core import Driver
 from tensormem.pools.compaction_report import CompactionReport
 from tensormem.pools.living import remember
 from tensormem.pools.memory_stats import MemoryStats
 from tensormem.pools.spilled import Spilled
-from tensormem.vmm.manager import find_driver
+from tensormem.vmm.manager import find_mapped
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tensormem.drivers.where import WhereLike
 
 __all__ = ["VirtualMemoryPool"]
 
@@ -39,7 +42,7 @@ class VirtualMemoryPool(_core.VirtualMemoryPool):
         self,
         capacity: int | str,
         page_size: int | str = "2MiB",
-        device: str | Driver = "host",
+        device: "WhereLike" = "main",
         *,
         physical_limit: int | str | None = None,
         budget: _core.Budget | None = None,
@@ -47,10 +50,10 @@ class VirtualMemoryPool(_core.VirtualMemoryPool):
         low_water: int | str = 0,
         background: bool = False,
     ) -> None:
-        driver, ordinal = (device, 0) if isinstance(device, Driver) else find_driver(device)
+        where = find_mapped(device)
         super().__init__(
-            driver,
-            ordinal,
+            where.driver,
+            where.ordinal,
             capacity,
             page_size,
             physical_limit=physical_limit,

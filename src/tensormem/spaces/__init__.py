@@ -1,7 +1,7 @@
 """Owns: where bytes live (spaces), what computes (devices), their numbers in DLPack, and which device suits a space.
 
 Must not know: drivers and resources. Drivers say here which devices this machine has, and nothing here moves a byte.
-Reads from low to high: kinds, place, device and space, registry, choice.
+Reads from low to high: kinds, place, words, device and space, registry, choice.
 """
 
 from tensormem.spaces.choice import ComputeChoice, preferred_compute_devices, rank_compute_devices

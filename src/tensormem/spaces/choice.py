@@ -10,6 +10,11 @@ from tensormem.spaces.device import ComputeDevice
 from tensormem.spaces.kinds import OpKind, SpaceKind
 from tensormem.spaces.registry import devices_reaching
 from tensormem.spaces.space import LogicalMemorySpace
+from tensormem.spaces.words import read
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tensormem.spaces.words import SpaceLike
 
 # In memory that both sides reach: (op, kind) to whether GPUs go first, and the reason why that side does.
 _HEAVY = (True, "much arithmetic for each byte pays for the way to the GPU")
@@ -51,7 +56,7 @@ class ComputeChoice:
         return f"ComputeChoice(device={self.device!r}, reason={self.reason!r})"
 
 
-def preferred_compute_devices(space: LogicalMemorySpace | str, op: OpKind | str | None = None) -> list[ComputeDevice]:
+def preferred_compute_devices(space: SpaceLike, op: OpKind | str | None = None) -> list[ComputeDevice]:
     """The devices of this machine that reach `space`, best first for `op`; none is `NoCompatibleComputeDevice`.
 
     Main memory goes to the CPU and GPU memory to its own GPU, then to others that reach it. In memory that both sides
@@ -73,14 +78,18 @@ def preferred_compute_devices(space: LogicalMemorySpace | str, op: OpKind | str 
     return [choice.device for choice in rank_compute_devices(space, op)]
 
 
-def rank_compute_devices(space: LogicalMemorySpace | str, op: OpKind | str | None = None) -> list[ComputeChoice]:
+def rank_compute_devices(space: SpaceLike, op: OpKind | str | None = None) -> list[ComputeChoice]:
     """The same devices as `preferred_compute_devices`, each with the reason for its place.
 
     >>> [choice.reason for choice in rank_compute_devices("main", "copy")]
     ['main memory is its own']
     """
     where, wanted = LogicalMemorySpace.parse(space), _parse_op(op)
-    devices = devices_reaching(where)
+    vendor = read(space).vendor
+    # Where it was said whose memory it is, the GPU of that number of another vendor is not meant.
+    devices = [
+        device for device in devices_reaching(where) if not (device.is_gpu and vendor not in (None, device.kind))
+    ]
     if not devices:
         raise NoCompatibleComputeDevice(where, wanted)
     if where.kind in (SpaceKind.PINNED, SpaceKind.MANAGED):

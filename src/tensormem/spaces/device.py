@@ -6,12 +6,15 @@ Must not know: whether this machine has such a device; the registry does.
 from __future__ import annotations
 
 from tensormem.errors import InvalidSpace
-from tensormem.spaces.kinds import DeviceKind
-from tensormem.spaces.place import Place, find_kind, split_text
+from tensormem.spaces.kinds import DeviceKind, SpaceKind
+from tensormem.spaces.place import Place, find_kind
+from tensormem.spaces.words import read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import SupportsIndex
+
+    from tensormem.spaces.words import SpaceLike
 
 _KINDS: dict[str, DeviceKind] = {kind.value: kind for kind in DeviceKind}
 
@@ -31,14 +34,24 @@ class ComputeDevice(Place):
         return cls._intern(find_kind(_KINDS, kind), device_id)
 
     @classmethod
-    def parse(cls, text: str | ComputeDevice) -> ComputeDevice:
-        """The device behind `cpu:0`, `cuda:1` or `rocm:2`; a device is itself."""
-        if isinstance(text, ComputeDevice):
-            return text
-        kind, device_id = split_text(text)
-        if kind not in _KINDS:
-            raise InvalidSpace(text)
-        return cls(kind, device_id)
+    def parse(cls, said: SpaceLike) -> ComputeDevice:
+        """The device behind `cpu:0` (also `cpu`, `host`, `main`), `cuda:1` or `rocm:2` (also `hip:2`); it is itself.
+
+        `gpu:1` does not say whose it is and is refused, as is memory that no single device owns.
+
+        >>> ComputeDevice.parse("hip"), ComputeDevice.parse("main")
+        (tm.ComputeDevice('rocm', 0), tm.ComputeDevice('cpu', 0))
+        """
+        if isinstance(said, ComputeDevice):
+            return said
+        meant = read(said)
+        if meant.kind is SpaceKind.MAIN:
+            return cls(DeviceKind.CPU, meant.number)
+        if meant.vendor in _KINDS:
+            return cls(meant.vendor, meant.number)
+        if meant.kind is SpaceKind.GPU:
+            raise InvalidSpace(said, what=f"it does not say whose GPU it is; write cuda:{meant.number} or rocm")
+        raise InvalidSpace(said, what=f"{meant} is memory; a device is cpu:0, cuda:0 or rocm:0")
 
     @property
     def is_gpu(self) -> bool:

@@ -74,13 +74,3 @@ def checked_id(kind: str, device_id: object) -> int:
     if not 0 <= number <= _MAX_ID:
         raise InvalidSpace(f"{kind}:{device_id!r:.40}", what=f"ids are whole numbers from 0 to {_MAX_ID}")
     return number
-
-
-def split_text(text: object) -> tuple[str, int]:
-    """("gpu", 1) for "gpu:1". Ids have one spelling: no signs, spaces or leading zeros."""
-    if not isinstance(text, str):
-        raise InvalidSpace(text, what=f"{type(text).__name__} is not text")
-    kind, _, digits = text.partition(":")
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 10 and str(int(digits)) == digits):
-        raise InvalidSpace(text, what="it is not a kind and a number as in gpu:0")
-    return kind, int(digits)

@@ -14,6 +14,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from tensormem.spaces.words import SpaceLike
+
     Reach = Callable[[LogicalMemorySpace], bool]
 
 _CPU = ComputeDevice("cpu")
@@ -21,9 +23,7 @@ _CPU = ComputeDevice("cpu")
 _registered: dict[ComputeDevice, tuple[Reach]] = {_CPU: (frozenset((main, pinned, managed)).__contains__,)}
 
 
-def register_compute_device(
-    device: ComputeDevice | str, reaches: Reach | Iterable[LogicalMemorySpace | str] | None = None
-) -> None:
+def register_compute_device(device: SpaceLike, reaches: Reach | Iterable[SpaceLike] | None = None) -> None:
     """Say that this machine has `device`, and which spaces it `reaches`: several, or a function that tells.
 
     Unless told, a GPU reaches its own, pinned and managed memory, and a CPU main, pinned and managed memory.
@@ -40,7 +40,7 @@ def register_compute_device(
         raise InvalidArgument(f"{named} is already registered; unregister it first")
 
 
-def unregister_compute_device(device: ComputeDevice | str) -> None:
+def unregister_compute_device(device: SpaceLike) -> None:
     """Say that `device` is gone. `cpu:0` cannot go."""
     named = ComputeDevice.parse(device)
     if named is _CPU:
@@ -63,7 +63,7 @@ def devices_reaching(space: LogicalMemorySpace) -> list[ComputeDevice]:
     return [device for device, (reach,) in list(_registered.items()) if reach(space)]
 
 
-def _reach_of(device: ComputeDevice, spaces: Iterable[LogicalMemorySpace | str] | None) -> Reach:
+def _reach_of(device: ComputeDevice, spaces: Iterable[SpaceLike] | None) -> Reach:
     if isinstance(spaces, str):
         raise InvalidSpace(spaces, what="give several spaces, as in ['main', 'gpu:0']")
     if spaces is None:

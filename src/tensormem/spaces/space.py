@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from tensormem.errors import InvalidArgument, InvalidSpace, UnknownDeviceType
 from tensormem.spaces.kinds import DeviceType, GpuVendor, SpaceKind
-from tensormem.spaces.place import Place, checked_id, find_kind, split_text
+from tensormem.spaces.place import Place, checked_id, find_kind
+from tensormem.spaces.words import read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import SupportsIndex
+
+    from tensormem.spaces.words import SpaceLike
 
 _FROM_DLPACK: dict[int, SpaceKind] = {
     DeviceType.CPU: SpaceKind.MAIN,
@@ -36,6 +39,9 @@ _TO_DLPACK: dict[tuple[str, str | None], DeviceType] = {
     (SpaceKind.MANAGED, GpuVendor.ROCM): DeviceType.CUDA_MANAGED,
 }
 _KINDS: dict[str, SpaceKind] = {kind.value: kind for kind in SpaceKind}
+# What texts were read as; as many as a machine has, however many are tried.
+_MOST_READ = 256
+_read: dict[str, LogicalMemorySpace] = {}
 
 
 class LogicalMemorySpace(Place):
@@ -58,16 +64,25 @@ class LogicalMemorySpace(Place):
         return cls._intern(known, device_id)
 
     @classmethod
-    def parse(cls, text: str | LogicalMemorySpace) -> LogicalMemorySpace:
-        """The space behind `main`, `pinned`, `managed`, `gpu:1`, `cuda:1` or `rocm:1`; a space is itself."""
-        if isinstance(text, LogicalMemorySpace):
-            return text
-        if text in ("main", "pinned", "managed"):
-            return cls(text)
-        kind, device_id = split_text(text)
-        if kind not in ("gpu", "cuda", "rocm"):
-            raise InvalidSpace(text)
-        return cls("gpu", device_id)
+    def parse(cls, said: SpaceLike) -> LogicalMemorySpace:
+        """The space that is meant: `main` (also `cpu`, `host`), `pinned`, `managed`, `gpu:1` (also `cuda:1`, `rocm:1`).
+
+        A space is itself. The memory of a `ComputeDevice`, a `Driver` or another library's device is meant by it.
+
+        >>> LogicalMemorySpace.parse("cpu") is main, LogicalMemorySpace.parse("cuda") is gpu(0)
+        (True, True)
+        """
+        if isinstance(said, LogicalMemorySpace):
+            return said
+        known = _read.get(said) if type(said) is str else None
+        if known is None:
+            meant = read(said)
+            # A device of the CPU has a number of its own; the memory of all of them is main memory.
+            number = 0 if meant.kind is SpaceKind.MAIN and not isinstance(said, str) else meant.number
+            known = cls(meant.kind, number)
+            if type(said) is str and len(_read) < _MOST_READ:
+                _read[said] = known
+        return known
 
     @classmethod
     def from_dlpack(cls, device_type: int, device_id: SupportsIndex = 0) -> LogicalMemorySpace:

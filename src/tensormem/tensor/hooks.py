@@ -22,18 +22,22 @@ from tensormem._core import (
     stream_on,
 )
 from tensormem.copy import clone, copy_into, to
-from tensormem.drivers import host
+from tensormem.drivers import host, resolve
 from tensormem.memories.choice import allocate_for
 from tensormem.memories.kinds import TensorMemory
-from tensormem.memories.mem import place_of
+from tensormem.memories.mem import place_of, vendor_of
 from tensormem.memories.registry import allocate as allocate_kind
 from tensormem.mr import get_current_device_resource
-from tensormem.spaces import LogicalMemorySpace, main
+from tensormem.spaces import main
 from tensormem.tensor.descriptors import clone_fd
 from tensormem.tensor.pickling import reduce
 from tensormem.tensor.places import describe_place, foreign_place
 from tensormem.tensor.text import html, text
 from tensormem.tensor.values import encode, nested
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tensormem.drivers.where import WhereLike
 
 __all__ = [
     "allocate",
@@ -59,7 +63,7 @@ __all__ = [
 
 def allocate(
     nbytes: int,
-    space: LogicalMemorySpace | str | None,
+    space: WhereLike | None,
     memory: TensorMemory | str | None,
     mr: DeviceMemoryResource | None,
     stream: StreamLike | None,
@@ -72,12 +76,12 @@ def allocate(
         raise errors.InvalidArgument("say either the kind of memory or what it is for")
     if mr is not None and memory not in (None, TensorMemory.MEM, kind_of(mr)):
         raise errors.InvalidArgument(f"{mr!r} makes memory of kind {kind_of(mr) or 'mem'}, not {memory}")
-    wanted = None if space is None else LogicalMemorySpace.parse(space)
+    wanted = None if space is None else resolve(space)
     if mr is not None:
         there = place_of(mr)[0]
-        if wanted is not None and wanted is not there:
+        if wanted is not None and (wanted.space is not there or wanted.vendor not in (None, vendor_of(mr.driver))):
             raise errors.CrossSpaceError(wanted, there, what=f"{mr!r} is memory of {there}")
-        wanted = there
+        wanted = resolve(there)
     if nbytes == 0:
         options = describe_place(main if wanted is None else wanted)
         return Storage(0, 0, owner=None, host_accessible=options.pop("host"), **options)
@@ -112,7 +116,7 @@ def fill(tensor: Tensor, value: object) -> None:
         return
     filled = empty(tensor.shape, tensor.dtype)
     copy_on_host(filled, one.broadcast_to(tensor.shape), host())
-    tensor.copy_(filled.to(tensor.space))
+    tensor.copy_(filled.to(tensor.storage.driver or tensor.space))
 
 
 def _one(tensor: Tensor, value: object) -> Tensor:
@@ -153,29 +157,27 @@ def tolist(tensor: Tensor) -> Any:
 
 
 def device_numbers(device: object) -> tuple[int, int]:
-    """DLPack's (device_type, device_id) of a space, its text, or the two numbers themselves."""
+    """DLPack's (device_type, device_id) of a place in any spelling, or the two numbers themselves."""
     if isinstance(device, tuple):
         device_type, device_id = device
         return int(device_type), int(device_id)
-    if not isinstance(device, str | LogicalMemorySpace):
-        raise errors.InvalidSpace(device)
-    numbers: tuple[int, int] = describe_place(LogicalMemorySpace.parse(device))["device"]
+    numbers: tuple[int, int] = describe_place(device)["device"]  # type: ignore[arg-type]
     return numbers
 
 
 def to_device(tensor: Tensor, wanted: tuple[int, int], copy: bool | None) -> Tensor:
     """The tensor on another DLPack device, for its producer side: a copy, or `BufferError` where none is allowed."""
-    space = foreign_place(*wanted)[0]
+    where = resolve(wanted, dlpack=True)
     if wanted == (1, 0) and tensor.storage.host_accessible and not copy:
         return _as_cpu(tensor)
     if copy is False:
         raise BufferError(f"memory of {tensor.space} cannot be had on DLPack device {wanted} without a copy")
     try:
-        moved = tensor.to(space, copy=True)
+        moved = tensor.to(where, copy=True)
     except errors.MemoryUnavailable as missing:
         raise BufferError(str(missing)) from None
     if moved.__dlpack_device__() != wanted:
-        raise BufferError(f"memory of {space} is DLPack device {moved.__dlpack_device__()} here, not {wanted}")
+        raise BufferError(f"memory of {where} is DLPack device {moved.__dlpack_device__()} here, not {wanted}")
     return moved
 
 
@@ -227,7 +229,7 @@ def _make_wait(storage: Storage, handle: int) -> bool:
 
 def empty_on_device(shape: tuple[int, ...], dtype: object, device: tuple[int, int]) -> Tensor:
     """A new tensor on a DLPack device, for the allocator of the C exchange API."""
-    made = empty(shape, dtype, space=foreign_place(*device)[0])
+    made = empty(shape, dtype, space=resolve(device, dlpack=True))
     if made.__dlpack_device__() != device:
         raise BufferError(f"memory of {made.space} is DLPack device {made.__dlpack_device__()} here, not {device}")
     return made

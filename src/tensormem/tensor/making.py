@@ -17,6 +17,10 @@ from tensormem.memories.mapped_file import map_file
 from tensormem.spaces import LogicalMemorySpace, main
 from tensormem.tensor.places import describe_place
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tensormem.drivers.where import WhereLike
+
 __all__ = ["from_buffer", "from_external_fd", "from_file", "from_numpy", "from_pointer", "full", "wrap", "zeros"]
 
 Shape = SupportsIndex | tuple[SupportsIndex, ...] | list[SupportsIndex]
@@ -95,7 +99,7 @@ def from_external_fd(
     dtype: object = "uint8",
     shape: Shape | None = None,
     *,
-    space: LogicalMemorySpace | str = "gpu:0",
+    space: WhereLike = "gpu:0",
     nbytes: SupportsIndex | str | None = None,
     offset: int = 0,
 ) -> Tensor:
@@ -125,7 +129,7 @@ def from_pointer(
     shape: Shape | None = None,
     *,
     owner: object,
-    space: LogicalMemorySpace | str = main,
+    space: WhereLike = main,
     readonly: bool = False,
 ) -> Tensor:
     """A tensor over `nbytes` at an address. `owner` is whatever keeps that memory: it is let go exactly once.
@@ -138,7 +142,7 @@ def from_pointer(
     address = ptr.__index__()
     if address == 0:
         raise errors.InvalidArgument("the address is null")
-    options = _storage_options(describe_place(LogicalMemorySpace.parse(space)))
+    options = _storage_options(describe_place(space))
     storage = Storage(address, nbytes, owner=owner, readonly=readonly, **options)
     return _over_storage(storage, find_dtype(dtype), shape, 0)
 

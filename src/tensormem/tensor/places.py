@@ -8,37 +8,33 @@ from typing import Any
 
 from tensormem import drivers, errors
 from tensormem._core import Driver
+from tensormem.drivers import Where, resolve
 from tensormem.memories.kinds import TensorMemory
-from tensormem.spaces import DeviceType, LogicalMemorySpace, SpaceKind, gpu, main
+from tensormem.memories.mem import vendor_of
+from tensormem.spaces import LogicalMemorySpace, SpaceKind, gpu, main
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tensormem.drivers.where import WhereLike
 
 __all__ = ["describe_place", "foreign_place", "gpu_of_pointer"]
 
-_DRIVER_NAMES = {
-    DeviceType.CUDA: "cuda",
-    DeviceType.CUDA_HOST: "cuda",
-    DeviceType.CUDA_MANAGED: "cuda",
-    DeviceType.ROCM: "rocm",
-    DeviceType.ROCM_HOST: "rocm",
-}
 
-
-def describe_place(space: LogicalMemorySpace) -> dict[str, Any]:
-    """What `tensor_over` has to be told of memory in a space: of the vendor whose driver is here.
+def describe_place(said: WhereLike) -> dict[str, Any]:
+    """What `tensor_over` has to be told of memory in a space: of the vendor that was said, or whose driver is here.
 
     >>> describe_place(main)["device"]
     (1, 0)
     """
-    driver = drivers.host()
-    vendor = None
-    if space is not main:
-        for name in ("cuda", "rocm"):
-            found = _driver(name, space.device_id)
-            if found is not None:
-                driver, vendor = found, name
-                break
-    if vendor is None and space.kind is SpaceKind.GPU:
-        raise errors.MemoryUnavailable(str(space), "no driver of a GPU works here")
-    device_type, device_id = space.to_dlpack(vendor)
+    where = resolve(said)
+    space = where.space
+    try:
+        driver = where.driver
+    except errors.DriverUnavailable as refused:
+        if space.kind is SpaceKind.GPU:
+            raise errors.MemoryUnavailable(str(where), refused.reason) from None
+        driver = drivers.host()
+    device_type, device_id = space.to_dlpack(vendor_of(driver))
     return {
         "space": space,
         "memory": TensorMemory.MEM,
@@ -54,9 +50,8 @@ def foreign_place(device_type: int, device_id: int) -> tuple[LogicalMemorySpace,
     >>> foreign_place(1, 0)[0]
     tm.main
     """
-    space = LogicalMemorySpace.from_dlpack(device_type, device_id)
-    name = _DRIVER_NAMES.get(DeviceType(device_type))
-    return space, drivers.host() if name is None else _driver(name, device_id), space.kind is not SpaceKind.GPU
+    where = resolve((device_type, device_id), dlpack=True)
+    return where.space, _driver(where), where.space.kind is not SpaceKind.GPU
 
 
 def gpu_of_pointer(source: Any) -> dict[str, Any]:
@@ -65,8 +60,8 @@ def gpu_of_pointer(source: Any) -> dict[str, Any]:
     return describe_place(gpu(device if isinstance(device, int) else 0))
 
 
-def _driver(name: str, device_id: int) -> Driver | None:
+def _driver(where: Where) -> Driver | None:
     try:
-        return drivers.get(f"{name}:{device_id}")
+        return where.driver
     except errors.DriverUnavailable:
         return None

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal, Protocol
 
 from tensormem.errors import InvalidArgument
+from tensormem.spaces import LogicalMemorySpace
 from tensormem.trace import columns
 from tensormem.trace.block_lives import BlockLife, lives_by_column, lives_by_event
 from tensormem.trace.definitions import Names
@@ -18,6 +19,10 @@ from tensormem.trace.events import Event, EventKind, Frame
 from tensormem.trace.file import TraceFile
 from tensormem.trace.lifetimes import Lifetime
 from tensormem.trace.peaks import Peak, RunningPeak
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tensormem.spaces.words import SpaceLike
 
 __all__ = ["EventStore", "Trace"]
 
@@ -158,14 +163,15 @@ class Trace:
             threads.add(event.thread)
         return kinds, len(threads - {0}) or 1
 
-    def lifetimes(self, *, space: str | None = None, resource: int | None = None) -> list[Lifetime]:
+    def lifetimes(self, *, space: SpaceLike | None = None, resource: int | None = None) -> list[Lifetime]:
         """When each block lived, counted in allocations and deallocations, and how large it was: for plans and replays.
 
         Blocks that were out when the trace began live from its beginning, those that were never given back to its end.
         """
         if self._lifetimes is not None:
             return list(self._lifetimes)
-        lives = [life for life in self.blocks(resource=resource) if space is None or life.space == space]
+        wanted = None if space is None else str(LogicalMemorySpace.parse(space))
+        lives = [life for life in self.blocks(resource=resource) if wanted in (None, life.space)]
         lives.sort(key=lambda life: (life.lower, life.generation))
         return [Lifetime(str(number), life.lower, life.upper, life.nbytes) for number, life in enumerate(_real(lives))]
 

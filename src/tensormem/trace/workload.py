@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from tensormem.spaces import LogicalMemorySpace
 from tensormem.trace.lifetimes import Lifetime
 
 if TYPE_CHECKING:
+    from tensormem.spaces.words import SpaceLike
     from tensormem.trace.block_lives import BlockLife
     from tensormem.trace.trace import Trace
 
@@ -27,7 +29,7 @@ class Workload(NamedTuple):
     streams: list[int] | None = None
 
 
-def workload_of(trace: Trace, space: str | None = None) -> Workload:
+def workload_of(trace: Trace, space: SpaceLike | None = None) -> Workload:
     """The blocks that the program asked for, in one space or in all; a file of lifetimes keeps its ids.
 
     >>> import pathlib, tempfile
@@ -41,7 +43,8 @@ def workload_of(trace: Trace, space: str | None = None) -> Workload:
     """
     if trace.format == "lifetimes":
         return Workload(trace.lifetimes())
-    lives = [life for life in trace.blocks() if _is_of(life, space)]
+    wanted = None if space is None else str(LogicalMemorySpace.parse(space))
+    lives = [life for life in trace.blocks() if _is_of(life, wanted)]
     lives.sort(key=lambda life: (life.lower, life.generation))
     named = [_named(number, life) for number, life in enumerate(lives)]
     return Workload(named, [life.stream for life in lives])

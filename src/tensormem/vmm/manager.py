@@ -3,17 +3,23 @@
 Must not know: how the calls work; they are native.
 """
 
-from tensormem import _core, drivers, errors
-from tensormem._core import Driver
+from __future__ import annotations
 
-__all__ = ["VirtualMemoryManager", "find_driver"]
+from tensormem import _core
+from tensormem.drivers import COMPUTING, resolve
 
-_HOSTS = ("host", "cpu")
-_GPUS = ("cuda", "rocm", "hip")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import SupportsIndex
+
+    from tensormem.drivers import Where
+    from tensormem.drivers.where import WhereLike
+
+__all__ = ["VirtualMemoryManager", "find_mapped"]
 
 
 class VirtualMemoryManager(_core.VirtualMemoryManager):
-    """Addresses, pages, and the mappings between them, on one device: "host", "cuda:0", "rocm:0".
+    """Addresses, pages, and the mappings between them, on one device: "main", "gpu:0", "cuda:0", `tm.gpu(1)`, a driver.
 
     Addresses are reserved without memory and pages made without addresses; a page may stand behind several addresses.
     Every call either does all that it says or raises and changes nothing. Leaving the `with` block takes everything
@@ -32,15 +38,10 @@ class VirtualMemoryManager(_core.VirtualMemoryManager):
     b'hello'
     """
 
-    def __init__(self, driver: str | Driver = "host", device: int | None = None) -> None:
-        found, ordinal = (driver, driver.device) if isinstance(driver, Driver) else find_driver(driver)
-        super().__init__(found, ordinal if device is None else device)
+    def __init__(self, driver: WhereLike = "host", device: WhereLike | SupportsIndex | None = None) -> None:
+        super().__init__(find_mapped(driver).driver, device)
 
 
-def find_driver(text: str) -> tuple[Driver, int]:
-    """The driver and the ordinal behind "host", "cuda:0" or "rocm:1"."""
-    name, _, ordinal = str(text).partition(":")
-    if name not in (*_HOSTS, *_GPUS) or not (ordinal or "0").isdecimal():
-        raise errors.DriverUnavailable(str(text), "virtual memory is managed on host, cuda:0 or rocm:0")
-    number = int(ordinal or 0)
-    return (drivers.host() if name in _HOSTS else drivers.get(f"{name}:{number}")), number
+def find_mapped(said: WhereLike) -> Where:
+    """Where virtual memory is meant to be: on the host, or on a GPU."""
+    return resolve(said, COMPUTING, "virtual memory is mapped")

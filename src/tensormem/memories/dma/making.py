@@ -25,6 +25,10 @@ from tensormem.mr import DeviceMemoryResource, get_kind_resource
 from tensormem.spaces import LogicalMemorySpace, main
 from tensormem.units import parse_size
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tensormem.spaces.words import SpaceLike
+
 __all__ = ["allocate", "from_fd", "make_storage", "why_not"]
 
 UDMABUF = "udmabuf"
@@ -33,7 +37,7 @@ UDMABUF = "udmabuf"
 
 def allocate(
     nbytes: SupportsIndex | str,
-    space: LogicalMemorySpace = main,
+    space: SpaceLike = main,
     *,
     heap: str | None = None,
     name: str | None = None,
@@ -53,8 +57,8 @@ def allocate(
     size = parse_size(nbytes)
     if size == 0:
         raise errors.InvalidSize(nbytes, what="a DMA-BUF has at least one byte")
-    if space is not main:
-        raise errors.MemoryUnavailable("dma", f"a DMA-BUF is in main memory, and {space} was asked for")
+    if space is not main and (meant := LogicalMemorySpace.parse(space)) is not main:
+        raise errors.MemoryUnavailable("dma", f"a DMA-BUF is in main memory, and {meant} was asked for")
     _check_alignment(alignment)
     if name is not None:
         names.check_name(name)

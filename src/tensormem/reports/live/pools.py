@@ -11,6 +11,7 @@ from tensormem._core import Driver
 from tensormem.errors import TensormemError
 from tensormem.pools import BlockCache, Budget, SharedBudget, TenantPool, TenantStats, VirtualMemoryPool
 from tensormem.pools.living import living
+from tensormem.spaces import LogicalMemorySpace
 
 __all__ = [
     "BudgetFigures",
@@ -188,7 +189,7 @@ def _elastic(number: int, pool: VirtualMemoryPool, owner: str | None) -> PoolFig
     return PoolFigures(
         id=number,
         name=type(pool).__name__ + (f" of {owner[:_LONGEST_NAME]}" if owner else ""),
-        space=_space(pool.where),
+        space=str(LogicalMemorySpace.parse(pool.driver)),
         used_bytes=stats.live_bytes,
         used_blocks=stats.live_blocks,
         reserved_bytes=stats.physical_usage,
@@ -208,7 +209,7 @@ def _cache(number: int, cache: BlockCache) -> PoolFigures:
     return PoolFigures(
         id=number,
         name=type(cache).__name__,
-        space=_space(cache.where),
+        space=str(LogicalMemorySpace.parse(cache.driver)),
         used_bytes=stats.live_bytes,
         used_blocks=stats.live_blocks,
         reserved_bytes=stats.physical_usage,
@@ -225,8 +226,3 @@ def _cache(number: int, cache: BlockCache) -> PoolFigures:
 
 def _limit(budget: Budget | None, own: int | None) -> int | None:
     return budget.limit if own is None and budget is not None else own
-
-
-def _space(where: str) -> str:
-    name, _, ordinal = where.partition(":")
-    return "main" if name == "host" else f"gpu:{ordinal or 0}"

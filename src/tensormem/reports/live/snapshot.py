@@ -25,6 +25,7 @@ from tensormem.reports.live.pools import (
 )
 from tensormem.reports.live.pressure import Pressure, measure_pressure
 from tensormem.reports.live.resources import ResourceFigures, look_at_resources
+from tensormem.spaces import LogicalMemorySpace
 
 __all__ = ["MOST", "Snapshot", "SpaceFigures", "Totals", "take_snapshot"]
 
@@ -181,7 +182,7 @@ def _device_rooms() -> dict[str, tuple[int, int]]:
     """What is free on the devices of living resources and pools, and how much they have; main memory has host's."""
     rooms: dict[str, tuple[int, int]] = {}
     for driver, device in [*((mr.driver, mr.device_ordinal) for _, mr in live_resources()), *devices_of_pools()]:
-        space = "main" if driver.name == "host" else f"gpu:{device}"
+        space = str(LogicalMemorySpace.parse(driver))
         if space not in rooms and driver.name != "abstract":  # a replay's memory takes no room
             try:
                 rooms[space] = driver.memory_info(device)

@@ -12,8 +12,12 @@ from importlib.metadata import version
 from pathlib import Path
 from xml.etree import ElementTree
 
-from tensormem import drivers
+from tensormem.drivers import COMPUTING, resolve
 from tensormem.reports.selftest.timings import measure
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tensormem.drivers.where import WhereLike
 
 __all__ = ["Failure", "SelftestReport", "examine_device"]
 
@@ -65,12 +69,14 @@ class SelftestReport:
         }
 
 
-def examine_device(device: str) -> SelftestReport:
+def examine_device(device: "WhereLike") -> SelftestReport:
     """Run the device suite and the timings on `device`; `DriverUnavailable` when it is not there."""
-    driver = drivers.get(device)
+    where = resolve(device, COMPUTING, "a device is tested")
+    driver = where.driver
     info = driver.device_info()
-    passed, skipped, failures = _run_suite(device)
-    return SelftestReport(device, info["name"], info["simulated"], passed, skipped, failures, measure(driver))
+    said = device if isinstance(device, str) else str(where)
+    passed, skipped, failures = _run_suite(said)
+    return SelftestReport(said, info["name"], info["simulated"], passed, skipped, failures, measure(driver))
 
 
 def _run_suite(device: str) -> tuple[int, int, tuple[Failure, ...]]:
