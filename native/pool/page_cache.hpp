@@ -74,7 +74,7 @@ class PageCache {
   void keep(const Page& page) noexcept;
   void run_ahead() noexcept;
   void wake() noexcept;
-  bool is_over_budget() const noexcept { return budget_->used() > budget_->limit(); }
+  bool is_over_budget() const noexcept { return budget_->is_exceeded(); }
 
   Driver& driver_;
   const std::int32_t device_;

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tensormem.errors import TensormemError
     from tensormem.images import Image, PixelFormat, image
     from tensormem.memories import Storage, TensorMemory
-    from tensormem.mr import tag, use_resource
+    from tensormem.mr import limit, memory_stats, tag, use_resource
     from tensormem.pools import BlockCache, SharedBudget, TenantPool, VirtualMemoryPool
     from tensormem.sharing import Channel, FrameRing
     from tensormem.spaces import (
@@ -115,9 +115,11 @@ __all__ = [
     "image",
     "images",
     "interop",
+    "limit",
     "main",
     "managed",
     "memories",
+    "memory_stats",
     "mr",
     "pinned",
     "pools",
@@ -140,7 +142,7 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(("DType", "dtype"), "dtypes"),
     **dict.fromkeys(("Event", "Stream"), "streams"),
-    **dict.fromkeys(("tag", "use_resource"), "mr"),
+    **dict.fromkeys(("limit", "memory_stats", "tag", "use_resource"), "mr"),
     **dict.fromkeys(("ComputeDevice", "LogicalMemorySpace", "OpKind", "preferred_compute_devices"), "spaces"),
     **dict.fromkeys(("gpu", "main", "managed", "pinned"), "spaces"),
     **dict.fromkeys(("GrowableBuffer", "VirtualMemoryManager"), "vmm"),

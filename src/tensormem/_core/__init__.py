@@ -132,7 +132,10 @@ VirtualMemoryManager = _virtual_memory.VirtualMemoryManager
 GrowableBuffer = _growable_buffer.GrowableBuffer
 
 BlockCache = _block_cache.BlockCache
+AllocationLimit = _budgets.AllocationLimit
 Budget = _budgets.Budget
+install_limits = _budgets.install_limits
+note_shortage = _shortages.note
 PhysicalLimit = _budgets.PhysicalLimit
 PoolBlock = _virtual_memory_pool.PoolBlock
 VirtualMemoryPool = _virtual_memory_pool.VirtualMemoryPool

@@ -2,11 +2,20 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import NamedTuple, Self, SupportsIndex
 
+from tensormem._core.budgets import Budget
 from tensormem._core.resources import DeviceBlock, DeviceMemoryResource
 from tensormem._core.streams import StreamLike
 
 class LimitingResourceAdaptor(DeviceMemoryResource):
-    def __init__(self, upstream_mr: DeviceMemoryResource, allocation_limit: int | str) -> None: ...
+    def __init__(
+        self,
+        upstream_mr: DeviceMemoryResource,
+        allocation_limit: SupportsIndex | str | None = None,
+        *,
+        budget: Budget | None = None,
+    ) -> None: ...
+    @property
+    def budget(self) -> Budget: ...
     @property
     def allocation_limit(self) -> int: ...
     @allocation_limit.setter

@@ -30,6 +30,8 @@ from tensormem._core.native cimport Status, StreamId
 from tensormem._core.native_block_cache cimport BlockCache as NativeCache
 from tensormem._core.native_block_cache cimport BlockCacheOptions, BlockCacheStats, CacheBlockId, PackingReport
 from tensormem._core.native_pool cimport BudgetPtr, LocalBudget
+from tensormem._core.resources cimport tag_or_current
+from tensormem._core.shortages cimport refuse
 from tensormem._core.sizes cimport size_of
 from tensormem._core.streams cimport stream_id
 
@@ -231,7 +233,8 @@ cdef class BlockCache:
         out = <CacheBlockId*>ids.data.as_voidptr
         with nogil:
             status = cache.get().allocate(number, out)
-        check(move(status))
+        if not status.ok():
+            refuse(self, move(status), tag_or_current(None))
         return ids
 
     def deallocate(self, ids, stream=None):

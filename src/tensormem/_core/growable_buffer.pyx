@@ -9,10 +9,16 @@ import threading
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport uint64_t
-from libcpp.memory cimport unique_ptr
+from libcpp.memory cimport shared_ptr, unique_ptr
+from libcpp.utility cimport move
 from posix.types cimport pid_t
 from posix.unistd cimport getpid
 
+from tensormem._core.budgets cimport budget_or_limit
+from tensormem._core.native cimport Budget as NativeBudget
+from tensormem._core.native cimport Status
+from tensormem._core.resources cimport tag_or_current
+from tensormem._core.shortages cimport note_shortage, refuse
 from tensormem._core.sizes cimport size_of
 from tensormem._core.virtual_memory cimport VirtualAddressRange, VirtualMemoryManager
 
@@ -56,6 +62,8 @@ cdef class GrowableBuffer:
     cdef uint64_t _nbytes
     cdef uint64_t _used  # bytes behind `_nbytes`, up to here, may be other than zero
     cdef unique_ptr[ViewCounts] _views
+    cdef uint64_t _claimed
+    cdef shared_ptr[NativeBudget] _budget  # of its pages: the limits in force where it was made
     cdef object _lock
     cdef bint _resizing
     cdef pid_t _home
@@ -65,6 +73,10 @@ cdef class GrowableBuffer:
     def __cinit__(self, *arguments, **options):
         self._views.reset(new ViewCounts())
 
+    def __dealloc__(self):
+        # Its pages go with it.
+        self._return_claim(self._claimed)
+
     def __init__(self, max_size, nbytes=0):
         cdef uint64_t limit = size_of(max_size)
         if self._range is not None:
@@ -73,6 +85,7 @@ cdef class GrowableBuffer:
             raise errors.InvalidSize(max_size)
         self._vmm = VirtualMemoryManager(drivers.host())  # its own: nobody else can close it under a view
         minimum, recommended = self._vmm.granularity()
+        self._budget = budget_or_limit(None, None, drivers.host(), 0)
         self._page = recommended if limit >= <uint64_t>recommended else minimum
         self._pages = []
         self._lock = threading.RLock()  # the garbage collector may come back to us in the middle of a call
@@ -138,18 +151,41 @@ cdef class GrowableBuffer:
     cdef int _set_page_count(self, uint64_t count) except -1:
         cdef uint64_t have = len(self._pages)
         if count > have:
-            self._check_room((count - have) * self._page)
-            fresh = [
-                self._vmm.alloc_physical(self._page, near=self._range.base + i * self._page) for i in range(have, count)
-            ]
-            self._vmm.map(self._range, fresh, have * self._page, access="read_write")
-            self._pages.extend(fresh)
+            self._grow(have, count)
         elif count < have:
             self._vmm.unmap(self._range, count * self._page, (have - count) * self._page)
             for page in self._pages[count:]:
                 page.close()
             del self._pages[count:]
+            self._return_claim((have - count) * self._page)
         return 0
+
+    cdef int _grow(self, uint64_t have, uint64_t count) except -1:
+        cdef uint64_t nbytes = (count - have) * self._page
+        cdef shared_ptr[NativeBudget] budget = self._budget
+        cdef Status status
+        with nogil:
+            status = budget.get().claim(nbytes)
+        if not status.ok():
+            refuse(self, move(status), tag_or_current(None))
+        try:
+            self._check_room(nbytes)
+            fresh = [
+                self._vmm.alloc_physical(self._page, near=self._range.base + i * self._page) for i in range(have, count)
+            ]
+            self._vmm.map(self._range, fresh, have * self._page, access="read_write")
+        except BaseException as error:
+            self._budget.get().give_back(nbytes)
+            note_shortage(error, self, tag_or_current(None))
+            raise
+        self._pages.extend(fresh)
+        self._claimed += nbytes
+        return 0
+
+    cdef void _return_claim(self, uint64_t nbytes) noexcept:
+        self._claimed -= nbytes
+        if nbytes and self._home == getpid():
+            self._budget.get().give_back(nbytes)
 
     cdef int _check_room(self, uint64_t nbytes) except -1:
         # Asked at once, so that a hopeless wish does not first take all there is, page by page.
@@ -200,6 +236,7 @@ cdef class GrowableBuffer:
         for page in self._pages:
             page.close()
         self._pages.clear()
+        self._return_claim(self._claimed)
         self._nbytes = self._used = 0
         self.closed = True
         return 0

@@ -30,6 +30,7 @@ from tensormem._core.native_pool cimport (
 from tensormem._core.native_pool cimport PoolBlock as NativeBlock
 from tensormem._core.native_pool cimport VirtualMemoryPool as NativePool
 from tensormem._core.resources cimport tag_or_current
+from tensormem._core.shortages cimport refuse
 from tensormem._core.sizes cimport alignment_of, size_of
 from tensormem._core.streams cimport report_unraisable, stream_id
 
@@ -265,7 +266,8 @@ cdef class VirtualMemoryPool:
         cdef Status status
         with nogil:
             status = pool.get().allocate_at(start, nbytes, named)
-        check(move(status))
+        if not status.ok():
+            refuse(self, move(status), named)
         return pool.get().base() + start
 
     def is_mapped(self, offset, size):
@@ -300,7 +302,8 @@ cdef class VirtualMemoryPool:
         cdef Status status
         with nogil:
             status = pool.get().allocate(nbytes, boundary, movable, named, &made)
-        check(move(status))
+        if not status.ok():
+            refuse(self, move(status), named)
         block.pool = self
         block.on_move = on_move
         block._native = <weak_ptr[NativePool]>pool
@@ -388,7 +391,8 @@ cdef class VirtualMemoryPool:
             status = pool.get().resize(which, nbytes)
         failure = None
         try:
-            check(move(status))
+            if not status.ok():
+                refuse(self, move(status), block._look().tag)
         except errors.TensormemError as error:
             failure = error
         return before, block.address if block.live else before, failure
@@ -470,7 +474,8 @@ cdef class VirtualMemoryPool:
         cdef Status status
         with nogil:
             status = pool.get().resume(which)
-        check(move(status))
+        if not status.ok():
+            refuse(self, move(status), 0)
 
     # --- The cache ---
 

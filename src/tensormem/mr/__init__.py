@@ -11,8 +11,10 @@ from tensormem.mr.current import (
     set_current_device_resource,
     set_kind_resource,
     set_per_device_resource,
+    trim,
     use_resource,
 )
+from tensormem.mr.limits import limit
 from tensormem.mr.profiler import MemoryRecord, ProfilerRecords, memory_stats, profiler
 from tensormem.mr.resources import (
     AbstractMemoryResource,
@@ -110,11 +112,13 @@ __all__ = [
     "get_current_device_resource",
     "get_kind_resource",
     "get_per_device_resource",
+    "limit",
     "memory_stats",
     "profiler",
     "set_current_device_resource",
     "set_kind_resource",
     "set_per_device_resource",
     "tag",
+    "trim",
     "use_resource",
 ]

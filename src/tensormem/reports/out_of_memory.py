@@ -1,8 +1,8 @@
 """Owns: what there is to say when memory runs out: who holds what, how the free memory lies, and what would help.
 
-The stack of resources is asked when the report is made, so make it where the error is caught. Blocks are those that
-Python holds; what native callers hold (NumPy's arrays, PyTorch's tensors) is counted, without tags.
-Must not know: who catches the error.
+The maker that was asked (a resource with its stack, an elastic pool, a cache, a buffer) is asked again when the report is
+made, so make it where the error is caught. Blocks are those that Python holds; what native callers hold (NumPy's arrays,
+PyTorch's tensors) is counted, without tags. Must not know: who catches the error.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from tensormem._core import DeviceBlock, DeviceMemoryResource
-from tensormem.errors import OutOfBudget, OutOfMemory, OutOfPhysicalMemory
+from tensormem._core import Budget, DeviceBlock, DeviceMemoryResource, live_resources, space_of
+from tensormem.errors import OutOfBudget, OutOfMemory, OutOfPhysicalMemory, TensormemError
+from tensormem.reports.live.pools import PoolFigures, look_at_pools
+from tensormem.reports.live.resources import ResourceFigures, look_at_resources
 from tensormem.units import format_size
 
 Shortage = OutOfMemory | OutOfBudget | OutOfPhysicalMemory
 
 _VERSION = 1
+_MOST_MAKERS = 10
 # What resources say of themselves, under the name that reports have for it.
 _FIGURES = {
     "reserved": "reserved_bytes",
@@ -42,9 +45,18 @@ class Holder(NamedTuple):
     largest: int
 
 
+class Maker(NamedTuple):
+    """One resource or elastic pool of the process that programs ask, and what it has."""
+
+    name: str
+    space: str
+    used_bytes: int
+    reserved_bytes: int
+
+
 @dataclass(frozen=True)
 class Layer:
-    """One resource of the stack, the outermost first."""
+    """One resource of the stack, the outermost first; or the elastic pool that was asked, and then its budget."""
 
     name: str
     outstanding_bytes: int
@@ -75,16 +87,20 @@ class OutOfMemoryReport:
     holders: tuple[Holder, ...]
     untracked_bytes: int
     device_free: int | None
+    makers: tuple[Maker, ...]
+    """Everything else in this process that has memory in the same space, the largest first."""
     hints: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
         """Raw values with a version, for programs."""
         rest = asdict(self)
         rest["holders"] = [holder._asdict() for holder in self.holders]
+        rest["makers"] = [maker._asdict() for maker in self.makers]
         return {"version": _VERSION, **rest}
 
     def __str__(self) -> str:
-        return "\n".join((self.message, *self._stack_lines(), *self._holder_lines(), *self._hint_lines()))
+        lines = (*self._stack_lines(), *self._holder_lines(), *self._maker_lines(), *self._hint_lines())
+        return "\n".join((self.message, *lines))
 
     def _stack_lines(self) -> Iterator[str]:
         yield "The stack, from the one that was asked down:"
@@ -106,15 +122,27 @@ class OutOfMemoryReport:
         if self.untracked_bytes:
             yield f"  callers outside of Python: {format_size(self.untracked_bytes)}"
 
+    def _maker_lines(self) -> Iterator[str]:
+        if self.makers:
+            yield "Who else has memory there:"
+        for name, _, used, reserved in self.makers:
+            yield f"  {name}: {format_size(used)} in use, {format_size(reserved)} taken"
+
     def _hint_lines(self) -> Iterator[str]:
         yield "What would help:"
         yield from (f"  - {hint}" for hint in self.hints)
 
 
-def explain(error: Shortage, mr: DeviceMemoryResource, tag: str) -> OutOfMemoryReport:
-    """The report for an error that `mr` raised when it was asked for a block with a tag."""
-    layers = tuple(_layer(resource) for resource in _stack(mr))
-    holders = tuple(_holders(mr))
+def explain(error: Shortage, source: object, tag: str) -> OutOfMemoryReport:
+    """The report for an error that a maker of memory raised when it was asked for memory with a tag."""
+    if isinstance(source, DeviceMemoryResource):
+        layers = tuple(_layer(resource) for resource in _stack(source))
+        holders = tuple(_holders(source))
+        outstanding, space = source.bytes_outstanding, space_of(source)
+    else:
+        layers = tuple(_elastic_layers(source))
+        holders = tuple(_pool_holders(source))
+        outstanding, space = layers[0].outstanding_bytes, _space_of_pool(source)
     held = sum(holder.nbytes for holder in holders)
     return OutOfMemoryReport(
         requested=error.requested,
@@ -122,8 +150,9 @@ def explain(error: Shortage, mr: DeviceMemoryResource, tag: str) -> OutOfMemoryR
         message=str(error),
         layers=layers,
         holders=holders,
-        untracked_bytes=max(0, mr.bytes_outstanding - held),
-        device_free=_device_free(mr),
+        untracked_bytes=max(0, outstanding - held),
+        device_free=_device_free(source),
+        makers=tuple(_makers(source, space)),
         hints=tuple(_hints(error, layers, holders)),
     )
 
@@ -151,23 +180,72 @@ def _layer(mr: DeviceMemoryResource) -> Layer:
     )
 
 
+def _elastic_layers(pool: object) -> Iterator[Layer]:
+    """An elastic pool, cache or buffer, and the budget that it shares."""
+    stats = _try(pool, "stats")
+    live = next((value for name in ("live_bytes", "used_bytes") if (value := getattr(stats, name, None)) is not None), 0)
+    names = {"pages": "physical_memory_usage", "limit": "physical_limit", "addresses": "capacity"}
+    figures = {name: value for name, attribute in names.items() if (value := _try(pool, attribute)) is not None}
+    yield Layer(type(pool).__name__, live, 0, getattr(stats, "fragmentation", None), figures)
+    budget = getattr(pool, "budget", None)
+    if isinstance(budget, Budget):
+        limit = {} if budget.limit is None else {"limit": budget.limit}
+        yield Layer(type(budget).__name__, budget.used, 0, None, limit)
+
+
+def _try(pool: object, name: str) -> Any:
+    """A property, or what a method without arguments gives; None where the maker has none, or is closed by now."""
+    try:
+        value = getattr(pool, name, None)
+        return value() if callable(value) else value
+    except TensormemError:
+        return None
+
+
+def _pool_holders(pool: object) -> list[Holder]:
+    """Blocks that an elastic pool found a place for, by tag."""
+    blocks = [(block.tag, block.size) for block in list(getattr(pool, "_blocks", {}).values()) if block.live]
+    return _by_tag(blocks)
+
+
 def _holders(mr: DeviceMemoryResource) -> list[Holder]:
     """Live blocks of this stack, or of another that stands on the same ground, by tag: the largest share first."""
     ground = list(_stack(mr))[-1]
+    # One that is being made has no generation yet.
+    blocks = [each for each in gc.get_objects() if type(each) is DeviceBlock and each.generation]
+    mine = [block for block in blocks if block.state == "live" and list(_stack(block.mr))[-1] is ground]
+    return _by_tag([(block.tag, block.nbytes) for block in mine])
+
+
+def _by_tag(blocks: list[tuple[str, int]]) -> list[Holder]:
     totals: dict[str, Holder] = {}
-    for block in gc.get_objects():
-        # One that is being made has no generation yet.
-        if type(block) is not DeviceBlock or not block.generation or block.state != "live":
-            continue
-        if list(_stack(block.mr))[-1] is ground:
-            nbytes, count, largest = totals.get(block.tag, Holder("", 0, 0, 0))[1:]
-            totals[block.tag] = Holder(block.tag, nbytes + block.nbytes, count + 1, max(largest, block.nbytes))
+    for tag, size in blocks:
+        nbytes, count, largest = totals.get(tag, Holder("", 0, 0, 0))[1:]
+        totals[tag] = Holder(tag, nbytes + size, count + 1, max(largest, size))
     return sorted(totals.values(), key=lambda holder: -holder.nbytes)
 
 
-def _device_free(mr: DeviceMemoryResource) -> int | None:
+def _makers(source: object, space: str) -> Iterator[Maker]:
+    """The largest of the others that share the space, by the figures that `top` shows."""
+    mine = {id(each) for each in (_stack(source) if isinstance(source, DeviceMemoryResource) else [source])}
+    own = {number for number, mr in live_resources() if id(mr) in mine}
+    resources = [each for each in look_at_resources() if each.outermost and each.id not in own]
+    found: list[ResourceFigures | PoolFigures] = [*resources, *look_at_pools()]
+    others = [each for each in found if each.space == space and each.reserved_bytes]
+    for each in sorted(others, key=lambda each: -each.reserved_bytes)[:_MOST_MAKERS]:
+        yield Maker(each.name, each.space, each.used_bytes, each.reserved_bytes)
+
+
+def _space_of_pool(pool: object) -> str:
+    driver = getattr(pool, "driver", None)
+    return f"gpu:{pool.device}" if driver is not None and driver.name not in ("host", "abstract") else "main"  # type: ignore[attr-defined]
+
+
+def _device_free(source: Any) -> int | None:
     try:
-        return mr.driver.memory_info(mr.device_ordinal)[0]
+        ordinal = source.device_ordinal if isinstance(source, DeviceMemoryResource) else source.device
+        free: int = source.driver.memory_info(ordinal)[0]
+        return free
     except Exception:  # a report must not fail because a driver does
         return None
 

@@ -8,7 +8,7 @@ from tensormem.reports.live.pools import BudgetFigures, PoolFigures, TenantFigur
 from tensormem.reports.live.pressure import Pressure
 from tensormem.reports.live.rates import Rate, RateHistory
 from tensormem.reports.live.resources import ResourceFigures
-from tensormem.reports.live.snapshot import Snapshot, SpaceFigures, Totals, take_snapshot
+from tensormem.reports.live.snapshot import Snapshot, SpaceFigures, Totals, memory_stats, take_snapshot
 
 __all__ = [
     "BudgetFigures",
@@ -21,5 +21,6 @@ __all__ = [
     "SpaceFigures",
     "TenantFigures",
     "Totals",
+    "memory_stats",
     "take_snapshot",
 ]

@@ -27,7 +27,7 @@ from tensormem.reports.live.pressure import Pressure, measure_pressure
 from tensormem.reports.live.resources import ResourceFigures, look_at_resources
 from tensormem.spaces import LogicalMemorySpace
 
-__all__ = ["MOST", "Snapshot", "SpaceFigures", "Totals", "take_snapshot"]
+__all__ = ["MOST", "Snapshot", "SpaceFigures", "Totals", "memory_stats", "take_snapshot"]
 
 SCHEMA = "tensormem.top"
 VERSION = 1
@@ -48,6 +48,8 @@ class Totals(NamedTuple):
     retired_bytes: int
     reserved_bytes: int
     """What was really taken from the system: by the resources at the bottom, and by elastic pools."""
+    charged_bytes: int
+    """What limits count: the blocks of resources, and the pages of elastic pools, caches and buffers."""
     total_allocations: int
     total_bytes: int
     resident_bytes: int | None
@@ -66,6 +68,7 @@ class SpaceFigures(NamedTuple):
     name: str
     used_bytes: int
     reserved_bytes: int
+    charged_bytes: int
     device_free_bytes: int | None
     device_total_bytes: int | None
 
@@ -130,6 +133,27 @@ def take_snapshot(most: int | None = MOST) -> Snapshot:
     )
 
 
+def memory_stats() -> dict[str, int]:
+    """Everything that this process made and has not freed, added up, each byte once; see `tensormem.memory_stats`.
+
+    >>> import tensormem as tm
+    >>> before = memory_stats()["current_bytes"]
+    >>> frame = tm.zeros(1000, "uint8", memory="shm")
+    >>> memory_stats()["current_bytes"] - before
+    1000
+    """
+    totals = _totals(look_at_resources(), look_at_pools())
+    return {
+        "current_bytes": totals.used_bytes,
+        "current_count": totals.used_blocks,
+        "retired_bytes": totals.retired_bytes,
+        "reserved_bytes": totals.reserved_bytes,
+        "charged_bytes": totals.charged_bytes,
+        "total_bytes": totals.total_bytes,
+        "total_count": totals.total_allocations,
+    }
+
+
 def _shorten(
     kind: str, figures: list[_Figures], most: int, left_out: dict[str, int], weight: Callable[[_Figures], int]
 ) -> tuple[_Figures, ...]:
@@ -148,6 +172,7 @@ def _totals(resources: Sequence[ResourceFigures], pools: Sequence[PoolFigures]) 
         used_blocks=sum(each.used_blocks for each in counted),
         retired_bytes=sum(each.retired_bytes for each in resources if each.outermost),
         reserved_bytes=sum(each.reserved_bytes for each in bottom),
+        charged_bytes=sum(map(_charged, counted)),
         total_allocations=sum(each.total_allocations or 0 for each in counted),
         total_bytes=sum(each.total_bytes for each in resources if each.outermost),
         resident_bytes=_resident(),
@@ -157,6 +182,10 @@ def _totals(resources: Sequence[ResourceFigures], pools: Sequence[PoolFigures]) 
 def _counted(resources: Sequence[ResourceFigures], pools: Sequence[PoolFigures]) -> list[ResourceFigures | PoolFigures]:
     """Those that programs ask."""
     return [*(each for each in resources if each.outermost), *pools]
+
+
+def _charged(figures: ResourceFigures | PoolFigures) -> int:
+    return figures.used_bytes if isinstance(figures, ResourceFigures) else figures.reserved_bytes
 
 
 def _bottom(resources: Sequence[ResourceFigures], pools: Sequence[PoolFigures]) -> list[ResourceFigures | PoolFigures]:
@@ -172,6 +201,7 @@ def _spaces(resources: Sequence[ResourceFigures], pools: Sequence[PoolFigures]) 
             name,
             sum(each.used_bytes for each in counted if each.space == name),
             sum(each.reserved_bytes for each in bottom if each.space == name),
+            sum(_charged(each) for each in counted if each.space == name),
             *rooms.get(name, (None, None)),
         )
         for name in sorted({each.space for each in bottom})

@@ -51,6 +51,14 @@ _ROWS = (
         "Bytes taken from the system, by memory space",
     ),
     (
+        "space_charged_bytes",
+        "space.memory.charged",
+        Kind.SUM,
+        "By",
+        "space",
+        "Bytes that limits count: blocks of resources and pages of elastic pools, by memory space",
+    ),
+    (
         "resource_used_bytes",
         "resource.memory.usage",
         Kind.SUM,

@@ -104,6 +104,7 @@ def _of_spaces(snapshot: Snapshot) -> Iterator[Sample]:
     for space in snapshot.spaces:
         yield Sample("space_used_bytes", (space.name,), space.used_bytes)
         yield Sample("space_reserved_bytes", (space.name,), space.reserved_bytes)
+        yield Sample("space_charged_bytes", (space.name,), space.charged_bytes)
 
 
 def _of_resources(snapshot: Snapshot) -> Iterator[Sample]:
