@@ -78,7 +78,9 @@ Status BlockCache::open(Driver& driver, const BlockCacheOptions& options, Budget
   std::unique_ptr<ElasticPages> pages;
   TM_TRY(ElasticPages::open(driver, options.device, options.page_bytes, frames * shape.pages, ahead, budget, &pages));
   rename_reporter(pages->id(), "BlockCache");
-  cache->reset(new BlockCache(driver, options, shape, std::move(budget), std::move(pages)));
+  std::shared_ptr<BlockCache> made(new BlockCache(driver, options, shape, std::move(budget), std::move(pages)));
+  made->budget_->enlist(*made, &made->membership_);
+  *cache = std::move(made);
   return {};
 } catch (const std::bad_alloc&) {
   return no_memory_for_books();
@@ -97,6 +99,7 @@ BlockCache::BlockCache(Driver& driver, const BlockCacheOptions& options, const S
       idle_bytes_(options.idle_bytes) {}
 
 BlockCache::~BlockCache() {
+  membership_.end();
   // Work on a stream may still use the memory. What cannot be waited for is unmapped all the same.
   try {
     Uses until;
@@ -155,7 +158,7 @@ Status BlockCache::back_frames(std::uint64_t frames, LoosePages& loose) {
 }
 
 // Takes the memory from behind idle frames, the highest addresses first, in runs. What the driver refuses stays idle.
-void BlockCache::release_idle(std::uint64_t keep_bytes, LoosePages& loose) noexcept {
+void BlockCache::unback_idle(std::uint64_t keep_bytes, LoosePages& loose) noexcept {
   const std::uint64_t keep = keep_bytes / frame_bytes();
   if (frames_.idle_count() <= keep) return;
   std::uint64_t frame = frames_.next_idle(0);
@@ -290,7 +293,7 @@ std::uint64_t BlockCache::trim(std::uint64_t keep_bytes) noexcept {
   {
     const std::lock_guard lock(mutex_);
     (void)reap_locked(loose).ok();
-    release_idle(keep_bytes, loose);
+    unback_idle(keep_bytes, loose);
     kept = frames_.idle_count() * frame_bytes();
   }
   loose.give_back();
@@ -299,11 +302,29 @@ std::uint64_t BlockCache::trim(std::uint64_t keep_bytes) noexcept {
   return before > after ? before - after : 0;
 }
 
+std::uint64_t BlockCache::release_idle(std::uint64_t wanted) noexcept {
+  std::uint64_t released = pages_->cache().release(wanted);
+  if (released >= wanted) return released;
+  LoosePages loose(*pages_);
+  {
+    const std::lock_guard lock(mutex_);
+    (void)reap_locked(loose).ok();
+    const std::uint64_t idle = frames_.idle_count() * frame_bytes();
+    const std::uint64_t frames = (wanted - released + frame_bytes() - 1) / frame_bytes();
+    unback_idle(idle - std::min(idle, frames * frame_bytes()), loose);
+  }
+  // Some may be above what the cache keeps, and are gone at once.
+  const std::uint64_t before = loose.size() * page_bytes();
+  loose.give_back();
+  (void)pages_->cache().release(before);
+  return released + before;
+}
+
 void BlockCache::set_idle_bytes(std::uint64_t idle_bytes) noexcept {
   LoosePages loose(*pages_);
   const std::lock_guard lock(mutex_);
   idle_bytes_ = idle_bytes;
-  release_idle(idle_bytes_, loose);
+  unback_idle(idle_bytes_, loose);
 }
 
 // --- Looking -------------------------------------------------------------------------------------------------------

@@ -65,11 +65,11 @@ struct PackingReport {
   std::vector<CacheBlockMove> moves;
 };
 
-class BlockCache {
+class BlockCache final : public BudgetMember {
  public:
   static Status open(Driver& driver, const BlockCacheOptions& options, BudgetPtr budget,
                      std::shared_ptr<BlockCache>* cache) noexcept;
-  ~BlockCache();
+  ~BlockCache() override;
   BlockCache(const BlockCache&) = delete;
   BlockCache& operator=(const BlockCache&) = delete;
 
@@ -103,6 +103,8 @@ class BlockCache {
 
   // Gives empty pages back until at most `keep_bytes` of them are left; says how many pages went.
   std::uint64_t trim(std::uint64_t keep_bytes) noexcept;
+  // Empty pages, mapped or not.
+  std::uint64_t release_idle(std::uint64_t wanted) noexcept override;
   std::uint64_t step_ahead(std::uint64_t most_pages) noexcept { return pages_->cache().step_ahead(most_pages); }
   void set_idle_bytes(std::uint64_t idle_bytes) noexcept;
 
@@ -136,7 +138,7 @@ class BlockCache {
   void wish_for(std::uint64_t frames, std::vector<std::uint64_t>* homes) const;
   Status back_frames(std::uint64_t frames, LoosePages& loose);
   Status back_one(std::uint64_t frame, LoosePages& loose) noexcept;
-  void release_idle(std::uint64_t keep_bytes, LoosePages& loose) noexcept;
+  void unback_idle(std::uint64_t keep_bytes, LoosePages& loose) noexcept;
   void hand_out(std::uint64_t count, CacheBlockId* ids) noexcept;
 
   // The rows of the ids, none of them twice; all live.
@@ -180,6 +182,7 @@ class BlockCache {
   std::uint64_t total_allocated_ = 0;
   std::uint64_t total_freed_ = 0;
   std::uint64_t total_moved_ = 0;
+  BudgetMembership membership_;  // the youngest: asked only while all of the above is there
 };
 
 }  // namespace tensormem

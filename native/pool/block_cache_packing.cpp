@@ -113,7 +113,7 @@ Status BlockCache::compact(std::uint64_t max_bytes, double max_seconds, PackingR
     const std::uint64_t victim = choose_victim();
     if (victim == BlockFrames::kNone) break;
     status = empty_frame(victim, limits, report);
-    release_idle(idle_bytes_, loose);
+    unback_idle(idle_bytes_, loose);
   }
   if (!status.ok()) report->finished = false;
   report->seconds = limits.seconds();

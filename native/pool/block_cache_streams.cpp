@@ -101,7 +101,7 @@ Status BlockCache::free(const CacheBlockId* ids, std::uint64_t count, StreamId s
     frames_.give_back(place);
   }
   total_freed_ += count;
-  release_idle(idle_bytes_, loose);
+  unback_idle(idle_bytes_, loose);
   return {};
 } catch (const std::bad_alloc&) {
   return no_memory_for_uses();
@@ -149,7 +149,7 @@ Status BlockCache::reap_locked(LoosePages& loose) noexcept try {
     }
     retired_blocks_ -= places.size();
   }
-  if (!done.empty()) release_idle(idle_bytes_, loose);
+  if (!done.empty()) unback_idle(idle_bytes_, loose);
   return status;
 } catch (const std::bad_alloc&) {
   return no_memory_for_uses();

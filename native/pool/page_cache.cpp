@@ -179,6 +179,12 @@ std::uint64_t PageCache::trim(std::uint64_t keep_pages) noexcept {
   }
 }
 
+std::uint64_t PageCache::release(std::uint64_t wanted) noexcept {
+  const std::uint64_t cached = cached_pages();
+  const std::uint64_t pages = wanted / page_bytes_ + (wanted % page_bytes_ != 0 ? 1 : 0);
+  return trim(cached - std::min(cached, pages)) * page_bytes_;
+}
+
 // --- Ahead ---------------------------------------------------------------------------------------------------------
 
 std::uint64_t PageCache::step_ahead(std::uint64_t most) noexcept {

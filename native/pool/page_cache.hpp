@@ -50,6 +50,8 @@ class PageCache {
   void put_back(const std::vector<Page>& pages) noexcept;
   // Gives cached pages back until at most `keep_pages` are left; says how many went.
   std::uint64_t trim(std::uint64_t keep_pages) noexcept;
+  // Gives cached pages back, as many as `wanted` bytes need; says how many bytes went.
+  std::uint64_t release(std::uint64_t wanted) noexcept;
   // Makes at most `most` pages if there are fewer than the low water; says how many.
   std::uint64_t step_ahead(std::uint64_t most) noexcept;
 
@@ -59,6 +61,7 @@ class PageCache {
   std::uint64_t cached_pages() const noexcept;
   // In the cache, lent, or mapped: what the budget was asked for.
   std::uint64_t held_pages() const noexcept;
+  Budget& budget() const noexcept { return *budget_; }
   std::uint64_t created_pages() const noexcept { return created_.load(); }
   std::uint64_t recycled_pages() const noexcept { return recycled_.load(); }
 

@@ -211,7 +211,11 @@ Status SharedLedger::claim(std::uint64_t bytes) noexcept {
   if (take(bytes, &need) || retry(bytes, &need)) return {};
   if (has_left()) return gone();
   bool done = false;
-  if (!need.hopeless && !is_asking(table_.get())) TM_TRY(ask_around(bytes, &need, &done));
+  if (!need.hopeless) {
+    members().release_until([&] { return (done = done || take(bytes, &need)) || need.hopeless ? 0 : need.shortage; });
+    done = done || take(bytes, &need);
+  }
+  if (!done && !need.hopeless && !is_asking(table_.get())) TM_TRY(ask_around(bytes, &need, &done));
   return done ? Status() : refusal(bytes, need);
 }
 

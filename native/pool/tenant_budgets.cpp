@@ -14,8 +14,8 @@ std::uint64_t less(std::uint64_t from, std::uint64_t what) { return from - std::
 
 // --- One tenant --------------------------------------------------------------------------------------------------
 
-TenantBudget::TenantBudget(std::shared_ptr<TenantBudgets> budgets, const TenantTerms& terms, TenantHooks hooks)
-    : budgets_(std::move(budgets)), hooks_(std::move(hooks)), terms_(terms) {}
+TenantBudget::TenantBudget(std::shared_ptr<TenantBudgets> budgets, const TenantTerms& terms, GiveBackHook evict)
+    : budgets_(std::move(budgets)), evict_(std::move(evict)), terms_(terms) {}
 
 TenantBudget::~TenantBudget() { budgets_->forget(*this); }
 
@@ -28,6 +28,10 @@ void TenantBudget::give_back(std::uint64_t bytes) noexcept { budgets_->give_back
 std::uint64_t TenantBudget::limit() const noexcept {
   const std::lock_guard lock(budgets_->mutex_);
   return std::min(terms_.maximum, budgets_->limit_);
+}
+
+std::span<const BudgetPtr> TenantBudget::larger() const noexcept {
+  return {&budgets_->larger_, budgets_->larger_ == nullptr ? 0U : 1U};
 }
 
 TenantTerms TenantBudget::terms() const {
@@ -56,9 +60,9 @@ Status TenantBudgets::check_terms(const TenantTerms& terms, std::uint64_t guaran
   return {};
 }
 
-Status TenantBudgets::add(const TenantTerms& terms, TenantHooks hooks, TenantBudgetPtr* tenant) {
-  // Outside the lock: should it be refused, its hooks are dropped there.
-  const auto fresh = std::make_shared<TenantBudget>(shared_from_this(), TenantTerms{}, std::move(hooks));
+Status TenantBudgets::add(const TenantTerms& terms, GiveBackHook evict, TenantBudgetPtr* tenant) {
+  // Outside the lock: should it be refused, its hook is dropped there.
+  const auto fresh = std::make_shared<TenantBudget>(shared_from_this(), TenantTerms{}, std::move(evict));
   const std::lock_guard lock(mutex_);
   TM_TRY(check_terms(terms, guaranteed_));
   tenants_.emplace_back(fresh.get(), fresh);
@@ -211,14 +215,20 @@ Status TenantBudgets::ask_around(const Goal& goal, Need* need, bool* done) {
 }
 
 Status TenantBudgets::ask(const Asked& asked, Round round) {
-  const AskingScope asking(this);
-  if (round == Round::idle) return asked.tenant->hooks_.release_idle(asked.wanted);
+  BudgetMembers& members = asked.tenant->members();
+  if (round == Round::idle) {
+    (void)members.release(asked.wanted);
+    return {};
+  }
   {
     const std::lock_guard lock(mutex_);
     ++asked.tenant->counters_.times_asked;
     ++totals_.times_asked;
   }
-  return asked.tenant->hooks_.evict(asked.wanted);
+  const AskingScope asking(this);
+  Status evicted = asked.tenant->evict_(asked.wanted);
+  (void)members.release(asked.wanted);  // what it freed is in caches until now, also when it failed
+  return evicted;
 }
 
 TenantBudgets::Tenants TenantBudgets::living() const {
@@ -236,12 +246,12 @@ TenantBudgets::Asked TenantBudgets::next_to_ask(const Goal& goal, const Need& ne
   std::size_t asking = kNobody;
   const std::lock_guard lock(mutex_);
   for (const TenantBudgetPtr& each : tenants) {
-    const auto& hook = round == Round::idle ? each->hooks_.release_idle : each->hooks_.evict;
+    const bool can = round == Round::idle ? !each->members().empty() : each->evict_ != nullptr;
     const bool fresh = std::find(asked_before.begin(), asked_before.end(), each) == asked_before.end();
     const bool helps = each.get() == goal.tenant || !need.own;
     if (each.get() == goal.tenant) asking = claimants.size();
     claimants.push_back({each->counters_.used, each->terms_.guaranteed, each->terms_.maximum, each->terms_.priority,
-                         hook != nullptr && fresh && helps && !each->retired_});
+                         can && fresh && helps && !each->retired_});
   }
   if (need.own) {
     const bool can = round != Round::last_resort && asking != kNobody && claimants[asking].can_be_asked;

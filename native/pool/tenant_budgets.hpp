@@ -1,5 +1,6 @@
 // Owns: one physical limit shared by the tenants of one process: who may have how much, who is asked to give back when
-// there is no room, and exact counters of all that. The limit may itself be a part of a larger budget, of which every
+// there is no room, and exact counters of all that. First everybody above its guarantee is asked for what nobody uses,
+// which costs nobody anything. The limit may itself be a part of a larger budget, of which every
 // claim takes as much: so the tenants of several processes share one.
 //   A tenant never passes its maximum. What the others are guaranteed and do not use yet stays free for them. Otherwise
 //   who comes first is served first.
@@ -27,11 +28,6 @@ struct TenantTerms {
 // Asked for `wanted` bytes. More or less may come back; a failure ends the claim that asked, which then has nothing.
 using GiveBackHook = std::function<Status(std::uint64_t wanted)>;
 
-struct TenantHooks {
-  GiveBackHook release_idle;  // costs nobody anything: asked first, of everybody above its guarantee
-  GiveBackHook evict;         // costs the tenant what it holds: asked by fair share
-};
-
 struct TenantCounters {
   std::uint64_t used = 0;
   std::uint64_t peak = 0;
@@ -43,7 +39,7 @@ class TenantBudgets;
 
 class TenantBudget final : public Budget {
  public:
-  TenantBudget(std::shared_ptr<TenantBudgets> budgets, const TenantTerms& terms, TenantHooks hooks);
+  TenantBudget(std::shared_ptr<TenantBudgets> budgets, const TenantTerms& terms, GiveBackHook evict);
   ~TenantBudget() override;
 
   Status claim(std::uint64_t bytes) noexcept override;
@@ -52,6 +48,7 @@ class TenantBudget final : public Budget {
   // The most it can ever have.
   std::uint64_t limit() const noexcept override;
   std::uint64_t used() const noexcept override { return counters().used; }
+  std::span<const BudgetPtr> larger() const noexcept override;
 
   TenantTerms terms() const;
   TenantCounters counters() const;
@@ -63,7 +60,7 @@ class TenantBudget final : public Budget {
   friend class TenantBudgets;
 
   const std::shared_ptr<TenantBudgets> budgets_;
-  const TenantHooks hooks_;
+  const GiveBackHook evict_;  // costs the tenant what it holds: asked by fair share
   // Guarded by the lock of `budgets_`.
   TenantTerms terms_;
   TenantCounters counters_;
@@ -77,7 +74,8 @@ class TenantBudgets : public std::enable_shared_from_this<TenantBudgets> {
   explicit TenantBudgets(std::uint64_t limit, BudgetPtr larger = nullptr) : larger_(std::move(larger)), limit_(limit) {}
 
   // `out_of_physical_memory` when there is not as much left to guarantee.
-  Status add(const TenantTerms& terms, TenantHooks hooks, TenantBudgetPtr* tenant);
+  // `evict` may be null: then only idle memory of its members is asked for.
+  Status add(const TenantTerms& terms, GiveBackHook evict, TenantBudgetPtr* tenant);
   // Not below what is guaranteed. Lowered below what is used, tenants are asked to give back; until they have, nobody
   // gets more than its guarantee.
   Status set_limit(std::uint64_t limit);

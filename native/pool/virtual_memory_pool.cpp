@@ -49,13 +49,16 @@ Status VirtualMemoryPool::open(Driver& driver, const VirtualPoolOptions& options
   std::unique_ptr<ElasticPages> pages;
   TM_TRY(ElasticPages::open(driver, options.device, options.page_bytes, count, options.cache, budget, &pages));
   rename_reporter(pages->id(), "VirtualMemoryPool");
-  pool->reset(new VirtualMemoryPool(driver, options, std::move(budget), std::move(pages)));
+  std::shared_ptr<VirtualMemoryPool> made(new VirtualMemoryPool(driver, options, std::move(budget), std::move(pages)));
+  made->budget_->enlist(*made, &made->membership_);
+  *pool = std::move(made);
   return {};
 } catch (const std::bad_alloc&) {
   return Status::fail(Code::out_of_memory, "no memory for the books of a pool", sizeof(VirtualMemoryPool));
 }
 
 VirtualMemoryPool::~VirtualMemoryPool() {
+  membership_.end();
   // Work on a stream may still use what was given back; what cannot be waited for is unmapped all the same by the
   // caller's own doing.
   struct Nowhere {
@@ -365,6 +368,11 @@ Status VirtualMemoryPool::reap_pending() noexcept {
   Work work(*pages_);
   const std::lock_guard lock(mutex_);
   return reap_locked(work);
+}
+
+std::uint64_t VirtualMemoryPool::release_idle(std::uint64_t wanted) noexcept {
+  (void)reap_pending().ok();
+  return cache().release(wanted);
 }
 
 }  // namespace tensormem

@@ -84,11 +84,11 @@ struct CompactionReport {
   std::vector<BlockMove> moves;
 };
 
-class VirtualMemoryPool {
+class VirtualMemoryPool final : public BudgetMember {
  public:
   static Status open(Driver& driver, const VirtualPoolOptions& options, BudgetPtr budget,
                      std::shared_ptr<VirtualMemoryPool>* pool) noexcept;
-  ~VirtualMemoryPool();
+  ~VirtualMemoryPool() override;
   VirtualMemoryPool(const VirtualMemoryPool&) = delete;
   VirtualMemoryPool& operator=(const VirtualMemoryPool&) = delete;
 
@@ -120,6 +120,8 @@ class VirtualMemoryPool {
   Status record_use(PoolBlockId id, StreamId stream) noexcept;
   Status record_use_at(std::uint64_t offset, std::uint64_t size, StreamId stream) noexcept;
   Status reap_pending() noexcept;
+  // Cached pages, and those of blocks whose streams have passed.
+  std::uint64_t release_idle(std::uint64_t wanted) noexcept override;
 
   // Moves movable blocks together and gives back the pages that become empty. What moved is in the report, whatever
   // comes of the rest.
@@ -237,6 +239,7 @@ class VirtualMemoryPool {
   std::uint64_t suspended_bytes_ = 0;
   mutable std::uint64_t peak_physical_bytes_ = 0;
   PoolBlockId next_id_ = 1;
+  BudgetMembership membership_;  // the youngest: asked only while all of the above is there
 };
 
 }  // namespace tensormem

@@ -48,13 +48,17 @@ Status ElasticMemoryResource::create(Driver& driver, std::int32_t device, const 
   std::shared_ptr<ElasticMemoryResource> made(new ElasticMemoryResource(driver, device, options, std::move(pages)));
   TM_TRY(made->space_.open(count * options.page_bytes, kGranule));
   move_reporter(made->id(), pages_id);
+  made->pages_->cache().budget().enlist(*made, &made->membership_);
   *out = std::move(made);
   return {};
 } catch (const std::bad_alloc&) {
   return no_memory_for_books();
 }
 
-ElasticMemoryResource::~ElasticMemoryResource() { finish(); }
+ElasticMemoryResource::~ElasticMemoryResource() {
+  membership_.end();
+  finish();
+}
 
 // --- Taking --------------------------------------------------------------------------------------------------------
 
@@ -232,6 +236,24 @@ Status ElasticMemoryResource::trim(std::uint64_t keep_bytes, std::uint64_t* rele
   *released = (before - pages_->cache().held_pages()) * page_bytes();
   TM_TRY(std::move(refused));
   return reaped;
+}
+
+std::uint64_t ElasticMemoryResource::release_idle(std::uint64_t wanted) noexcept try {
+  std::uint64_t released = pages_->cache().release(wanted);
+  if (released >= wanted) return released;
+  if (stats().retired_count != 0) (void)reap_pending().ok();
+  std::vector<Page> surplus;
+  Status refused;  // what the driver keeps for now stays idle
+  {
+    const std::lock_guard lock(pages_mutex_);
+    const std::uint64_t pages = (wanted - released + page_bytes() - 1) / page_bytes();
+    surplus = take_surplus(idle_.count() - std::min(idle_.count(), pages), &refused);
+  }
+  pages_->cache().put_back(surplus);
+  (void)pages_->cache().release(surplus.size() * page_bytes());
+  return released + surplus.size() * page_bytes();
+} catch (const std::bad_alloc&) {
+  return 0;
 }
 
 // --- Looking -------------------------------------------------------------------------------------------------------

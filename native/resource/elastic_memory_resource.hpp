@@ -33,7 +33,7 @@ struct ElasticUsage {
   std::uint64_t largest_free = 0;
 };
 
-class ElasticMemoryResource final : public LeafMemoryResource {
+class ElasticMemoryResource final : public LeafMemoryResource, public BudgetMember {
  public:
   static Status create(Driver& driver, std::int32_t device, const ElasticOptions& options, BudgetPtr budget,
                        std::shared_ptr<ElasticMemoryResource>* out);
@@ -43,6 +43,8 @@ class ElasticMemoryResource final : public LeafMemoryResource {
   ElasticUsage usage() const;
   // Gives idle pages back until at most `keep_bytes` of them are left; says how many bytes went.
   Status trim(std::uint64_t keep_bytes, std::uint64_t* released);
+  // Pages that nothing lies in.
+  std::uint64_t release_idle(std::uint64_t wanted) noexcept override;
   bool pages_are_valid() const;
 
  private:
@@ -76,6 +78,7 @@ class ElasticMemoryResource final : public LeafMemoryResource {
   PageBitmap idle_;                                         // mapped, and nothing lies in them
   std::unordered_map<std::uint64_t, std::uint32_t> nodes_;  // by offset
   std::uint64_t peak_pages_ = 0;
+  BudgetMembership membership_;  // the youngest: asked only while all of the above is there
 };
 
 }  // namespace tensormem

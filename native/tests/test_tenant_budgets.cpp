@@ -12,9 +12,9 @@ namespace {
 
 using BudgetsPtr = std::shared_ptr<TenantBudgets>;
 
-TenantBudgetPtr add(const BudgetsPtr& budgets, const TenantTerms& terms = {}, TenantHooks hooks = {}) {
+TenantBudgetPtr add(const BudgetsPtr& budgets, const TenantTerms& terms = {}, GiveBackHook evict = nullptr) {
   TenantBudgetPtr tenant;
-  TM_CHECK(budgets->add(terms, std::move(hooks), &tenant).ok());
+  TM_CHECK(budgets->add(terms, std::move(evict), &tenant).ok());
   return tenant;
 }
 
@@ -25,15 +25,30 @@ struct Yielding {
 
   Yielding(const BudgetsPtr& budgets, const TenantTerms& terms, std::uint64_t use,
            std::vector<const Yielding*>* order) {
-    tenant = add(budgets, terms, {.release_idle = nullptr, .evict = [this, order](std::uint64_t wanted) {
-                                    asks.push_back(wanted);
-                                    order->push_back(this);
-                                    tenant->give_back(std::min(wanted, tenant->used()));
-                                    return Status();
-                                  }});
+    tenant = add(budgets, terms, [this, order](std::uint64_t wanted) {
+      asks.push_back(wanted);
+      order->push_back(this);
+      tenant->give_back(std::min(wanted, tenant->used()));
+      return Status();
+    });
     TM_CHECK(tenant->claim(use).ok());
   }
   ~Yielding() { tenant->give_back(tenant->used()); }
+};
+
+// Bytes of a budget that nobody uses.
+struct IdleBytes final : BudgetMember {
+  Budget& budget;
+  std::uint64_t idle;
+  BudgetMembership membership;
+
+  IdleBytes(Budget& of, std::uint64_t nbytes) : budget(of), idle(nbytes) { of.enlist(*this, &membership); }
+  std::uint64_t release_idle(std::uint64_t wanted) noexcept override {
+    const std::uint64_t given = std::min(idle, wanted);
+    idle -= given;
+    budget.give_back(given);
+    return given;
+  }
 };
 
 using Order = std::vector<const Yielding*>;
@@ -162,24 +177,29 @@ TM_TEST("at its maximum a tenant alone can help itself") {
 TM_TEST("idle memory of everybody is taken before anybody loses something") {
   const auto budgets = std::make_shared<TenantBudgets>(100);
   TenantBudgetPtr keeper;
-  std::uint64_t idle = 30;
   int evicted = 0;
-  keeper = add(budgets, {.guaranteed = 0, .maximum = 100, .priority = 9},
-               {.release_idle =
-                    [&](std::uint64_t) {
-                      keeper->give_back(idle);
-                      idle = 0;
-                      return Status();
-                    },
-                .evict =
-                    [&](std::uint64_t) {
-                      ++evicted;
-                      return Status();
-                    }});
+  keeper = add(budgets, {.guaranteed = 0, .maximum = 100, .priority = 9}, [&](std::uint64_t) {
+    ++evicted;
+    return Status();
+  });
   TM_CHECK(keeper->claim(60).ok());
+  IdleBytes cache(*keeper, 30);
   const auto asking = add(budgets);
-  TM_CHECK(asking->claim(60).ok() && idle == 0 && evicted == 0 && keeper->used() == 30);
+  TM_CHECK(asking->claim(60).ok() && cache.idle == 10 && evicted == 0 && keeper->used() == 40);
+  TM_CHECK(asking->claim(10).ok() && cache.idle == 0 && evicted == 0 && keeper->used() == 30);
+  asking->give_back(10);
   asking->give_back(60);
+  keeper->give_back(30);
+}
+
+TM_TEST("idle memory of tenants goes to others under the larger budget") {
+  const auto larger = std::make_shared<LocalBudget>(100);
+  const auto budgets = std::make_shared<TenantBudgets>(100, larger);
+  const auto keeper = add(budgets, {.guaranteed = 60, .maximum = 100, .priority = 1});
+  TM_CHECK(keeper->claim(60).ok());
+  IdleBytes cache(*keeper, 30);
+  TM_CHECK(larger->claim(70).ok() && cache.idle == 0 && keeper->used() == 30 && larger->used() == 100);
+  larger->give_back(70);
   keeper->give_back(30);
 }
 
@@ -206,15 +226,15 @@ TM_TEST("a hook may claim and give back; what it claims asks nobody") {
   TenantBudgetPtr victim;
   int depth = 0;
   int deepest = 0;
-  victim = add(budgets, {}, {.release_idle = nullptr, .evict = [&](std::uint64_t wanted) {
-                               deepest = std::max(deepest, ++depth);
-                               TM_CHECK(victim->claim(1000).code() == Code::out_of_physical_memory);
-                               TM_CHECK(victim->claim(1).code() == Code::out_of_physical_memory);
-                               victim->give_back(wanted + 1);
-                               TM_CHECK(victim->claim(1).ok());
-                               --depth;
-                               return Status();
-                             }});
+  victim = add(budgets, {}, [&](std::uint64_t wanted) {
+    deepest = std::max(deepest, ++depth);
+    TM_CHECK(victim->claim(1000).code() == Code::out_of_physical_memory);
+    TM_CHECK(victim->claim(1).code() == Code::out_of_physical_memory);
+    victim->give_back(wanted + 1);
+    TM_CHECK(victim->claim(1).ok());
+    --depth;
+    return Status();
+  });
   TM_CHECK(victim->claim(100).ok());
   const auto asking = add(budgets);
   TM_CHECK(asking->claim(10).ok() && deepest == 1);
@@ -225,9 +245,7 @@ TM_TEST("a hook may claim and give back; what it claims asks nobody") {
 
 TM_TEST("a hook that fails ends the claim with its failure and nothing half done") {
   const auto budgets = std::make_shared<TenantBudgets>(100);
-  const auto victim =
-      add(budgets, {},
-          {.release_idle = nullptr, .evict = [](std::uint64_t) { return Status::fail(Code::callback_failed, "no"); }});
+  const auto victim = add(budgets, {}, [](std::uint64_t) { return Status::fail(Code::callback_failed, "no"); });
   TM_CHECK(victim->claim(100).ok());
   const auto asking = add(budgets);
   TM_CHECK(asking->claim(10).code() == Code::callback_failed);
@@ -266,8 +284,7 @@ TM_TEST("tenants come and go while others ask, and all sums stay exact under eig
         return Status();
       };
       for (int round = 0; round < 20; ++round) {
-        tenant = add(budgets, {.guaranteed = number * 10, .maximum = 400, .priority = 1 + number % 3},
-                     {.release_idle = nullptr, .evict = give});
+        tenant = add(budgets, {.guaranteed = number * 10, .maximum = 400, .priority = 1 + number % 3}, give);
         for (std::uint64_t i = 0; i < 50; ++i) {
           const std::uint64_t bytes = 1 + (i * 37 + number) % 180;
           if (tenant->claim(bytes).ok()) mine += bytes;

@@ -59,7 +59,6 @@ def test_a_tenant_never_passes_its_maximum_and_guarantees_of_others_stay_free() 
         {"priority": 1.5},
         {"priority": 2**40},
         {"on_pressure": 3},
-        {"on_idle": "soon"},
     ],
 )
 def test_terms_that_make_no_sense_are_refused(terms: dict[str, Any]) -> None:

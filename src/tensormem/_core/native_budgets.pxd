@@ -18,9 +18,6 @@ cdef extern from "pool/tenant_budgets.hpp" namespace "tensormem" nogil:
         uint64_t guaranteed
         uint64_t maximum
         uint32_t priority
-    cdef cppclass TenantHooks:
-        GiveBackHook release_idle
-        GiveBackHook evict
     cdef cppclass TenantCounters:
         uint64_t used
         uint64_t peak
@@ -34,7 +31,7 @@ cdef extern from "pool/tenant_budgets.hpp" namespace "tensormem" nogil:
     ctypedef shared_ptr[TenantBudget] TenantBudgetPtr
     cdef cppclass TenantBudgets:
         TenantBudgets(uint64_t limit, shared_ptr[Budget] larger)
-        Status add(const TenantTerms& terms, TenantHooks hooks, TenantBudgetPtr* tenant)
+        Status add(const TenantTerms& terms, GiveBackHook evict, TenantBudgetPtr* tenant)
         Status set_limit(uint64_t limit)
         Status relieve(uint64_t bytes)
         uint64_t limit()

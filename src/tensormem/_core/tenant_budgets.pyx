@@ -21,9 +21,9 @@ from tensormem._core.native cimport Status
 from tensormem._core.native_budgets cimport TenantBudget as NativeTenant
 from tensormem._core.native_budgets cimport TenantBudgets as NativeTenants
 from tensormem._core.native_budgets cimport (
+    GiveBackHook,
     TenantBudgetPtr,
     TenantCounters,
-    TenantHooks,
     TenantTerms,
     give_back_hook,
 )
@@ -48,7 +48,6 @@ cdef class TenantBudget(ClaimableBudget):
     """
 
     cdef TenantBudgetPtr _tenant
-    cdef readonly object on_idle
 
     @property
     def guaranteed(self):
@@ -116,12 +115,6 @@ cdef void _evict(PyObject* held, uint64_t wanted, Status* status) noexcept with 
         _call((<TenantBudget>tenant).on_pressure, wanted, status)
 
 
-cdef void _release_idle(PyObject* held, uint64_t wanted, Status* status) noexcept with gil:
-    tenant = (<object>held)()
-    if tenant is not None:
-        _call((<TenantBudget>tenant).on_idle, wanted, status)
-
-
 @cython.final
 cdef class TenantBudgets:
     """The limit that tenants share. It can change while they run."""
@@ -138,26 +131,22 @@ cdef class TenantBudgets:
         self._native = make_shared[NativeTenants](size_of(limit), larger)
         self.budget = budget
 
-    def register(self, *, guaranteed=0, maximum=None, priority=1, on_pressure=None, on_idle=None):
-        """A new tenant. `on_pressure(wanted)` is asked to give memory back, `on_idle(wanted)` before it, to give back
-        what nobody uses; both without any lock, in the thread that needs the memory.
+    def register(self, *, guaranteed=0, maximum=None, priority=1, on_pressure=None):
+        """A new tenant. `on_pressure(wanted)` is asked to give memory back, without any lock, in the thread that needs
+        the memory; after the idle pages of its pools, which go without asking.
         """
         cdef TenantBudget tenant = TenantBudget.__new__(TenantBudget)
         cdef TenantTerms terms
-        cdef TenantHooks hooks
+        cdef GiveBackHook evict
         terms.guaranteed = size_of(guaranteed)
         terms.maximum = maximum_of(maximum)
         terms.priority = priority_of(priority)
         check_callback("on_pressure", on_pressure)
-        check_callback("on_idle", on_idle)
         tenant.on_pressure = on_pressure
-        tenant.on_idle = on_idle
         context = weakref.ref(tenant)
         if on_pressure is not None:
-            hooks.evict = give_back_hook(<PyObject*>context, _evict)
-        if on_idle is not None:
-            hooks.release_idle = give_back_hook(<PyObject*>context, _release_idle)
-        check(self._native.get().add(terms, hooks, &tenant._tenant))
+            evict = give_back_hook(<PyObject*>context, _evict)
+        check(self._native.get().add(terms, evict, &tenant._tenant))
         tenant.native = static_pointer_cast[NativeBudget, NativeTenant](tenant._tenant)
         return tenant
 

@@ -90,7 +90,6 @@ class Tenant:
             guaranteed=guaranteed,
             maximum=maximum,
             priority=priority,
-            on_idle=lambda wanted: _ask(me(), _nothing, wanted),
             on_pressure=None if on_pressure is None else lambda wanted: _ask(me(), on_pressure, wanted),
         )
         self._pool = VirtualMemoryPool(capacity, page_size, device, budget=self.budget)
@@ -176,7 +175,7 @@ class Tenant:
             self._quiet.wait_for(lambda: not self._callbacks)
 
     def _run(self, callback: Callable[[int], object], wanted: int) -> None:
-        """Call it, then give back what it freed: that is in the cache of the pool until now, also when it raised."""
+        """Call it, unless the tenant is going; what it frees goes back with the idle pages of the pool."""
         with self._quiet:
             if self._closing or self._pool is None:
                 return
@@ -186,20 +185,12 @@ class Tenant:
             callback(wanted)
         finally:
             _here.in_callback = False
-            try:
-                stats = self._pool.stats()
-                self._pool.trim(max(0, stats.cached_pages * stats.page_size - wanted))
-            finally:
-                with self._quiet:
-                    self._callbacks -= 1
-                    self._quiet.notify_all()
+            with self._quiet:
+                self._callbacks -= 1
+                self._quiet.notify_all()
 
     def __repr__(self) -> str:
         return f"<Tenant {self.name!r}, unregistered>" if self.closed else f"<Tenant {self.name!r}: {self.pool!r}>"
-
-
-def _nothing(wanted: int) -> None:
-    """The idle pages go back whatever else is done."""
 
 
 def _ask(tenant: Tenant | None, callback: Callable[[int], object], wanted: int) -> None:
