@@ -95,7 +95,7 @@ def test_what_cannot_be_imported_is_refused_and_changes_nothing(gpu: SimulatedGp
     for size in (0, 2 * PAGE + 1, 2**62):
         with pytest.raises(errors.InvalidSize):
             driver.import_external(fd, size)
-    with pytest.raises(errors.InvalidArgument, match="space of a GPU"):
+    with pytest.raises(errors.InvalidArgument, match="by descriptor on a GPU"):
         tm.from_external_fd(fd, space="main")
     with pytest.raises(errors.InvalidArgument):
         driver.import_external(fd, 10, device=7)

@@ -360,7 +360,7 @@ def test_what_was_never_made_says_so() -> None:
     event.close()
     with pytest.raises(errors.StreamMisuse):
         mr.HostMemoryResource().allocate(64, stream)
-    with pytest.raises(TypeError):
+    with pytest.raises(errors.InvalidSpace):
         Stream(None)  # type: ignore[arg-type]
 
 

@@ -271,10 +271,10 @@ cdef class Driver:
 
     cdef int32_t _location(self, object device) except? -2:
         # Managed memory can also be on the host, which the drivers of GPUs number -1.
-        from tensormem.drivers import resolve
-
         if device is None or type(device) is int:
             return self._device(device)
+        from tensormem.drivers import resolve
+
         return -1 if resolve(device, ordinals=True).kind == "main" else ordinal_on(self, device)
 
     cdef int32_t _device(self, object device) except? -1:

@@ -1,6 +1,5 @@
 from collections.abc import Callable
 
-from tensormem._core.drivers import Driver
 from tensormem._core.resources import DeviceBlock, DeviceMemoryResource
 from tensormem._core.streams import Stream
 from tensormem.drivers.where import WhereLike

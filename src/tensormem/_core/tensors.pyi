@@ -8,8 +8,8 @@ from tensormem._core.maps import TensorMap
 from tensormem._core.resources import DeviceMemoryResource
 from tensormem._core.storages import Storage
 from tensormem._core.streams import StreamLike
-from tensormem.dtypes import DType
 from tensormem.drivers.where import WhereLike
+from tensormem.dtypes import DType
 from tensormem.spaces import LogicalMemorySpace
 
 _Index = SupportsIndex | slice | EllipsisType | None

@@ -304,7 +304,7 @@ def _place(device: "WhereLike | int | None", driver: "WhereLike | None") -> _Pla
 
 
 def _driver_of(said: "WhereLike | int") -> Driver:
-    return resolve(said, COMPUTING, "a device's own resource serves memory").driver  # type: ignore[arg-type]
+    return resolve(said, COMPUTING, "a device's own resource serves memory").driver
 
 
 def _plain(place: _Place) -> DeviceMemoryResource:

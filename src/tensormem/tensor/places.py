@@ -11,7 +11,7 @@ from tensormem._core import Driver
 from tensormem.drivers import Where, resolve
 from tensormem.memories.kinds import TensorMemory
 from tensormem.memories.mem import vendor_of
-from tensormem.spaces import LogicalMemorySpace, SpaceKind, gpu, main
+from tensormem.spaces import LogicalMemorySpace, SpaceKind, gpu
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
