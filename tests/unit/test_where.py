@@ -238,7 +238,8 @@ def test_texts_without_end_do_not_fill_memory() -> None:
 
 
 def test_threads_read_the_same() -> None:
-    barrier, found = threading.Barrier(4), []
+    barrier = threading.Barrier(4)
+    found: list[tuple[str, Where]] = []
 
     def race() -> None:
         barrier.wait()

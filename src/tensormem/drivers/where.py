@@ -118,7 +118,7 @@ _known: dict[object, Where] = {}
 
 def resolve(
     said: WhereLike | SupportsIndex | tuple[int, int],
-    among: Collection[SpaceKind] | None = None,
+    among: Collection[str] | None = None,
     purpose: str = "",
     *,
     ordinals: bool = False,
