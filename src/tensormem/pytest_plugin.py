@@ -3,8 +3,9 @@
     @pytest.mark.limit_memory("24MiB")                 # fails if more was ever out at once
     @pytest.mark.limit_leaks("1KiB", space="gpu:0")    # fails if more is still out at the end
 
-What counts is what the test got from the current resource of a space, in all threads; the space is main memory unless
-named. Must not know: how resources count.
+What counts is memory of every kind that the test made in a space without naming a resource, in all threads: tensors,
+shared memory, pixel buffers, pages of elastic pools. The space is main memory unless named. Must not know: how memory is
+counted.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from __future__ import annotations
 import gc
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
 if TYPE_CHECKING:
-    from tensormem.mr import StatisticsResourceAdaptor, TrackingResourceAdaptor
     from tensormem.spaces import LogicalMemorySpace
 
 _MARKS = {
@@ -40,36 +41,36 @@ class Measured(NamedTuple):
 
 
 class _Watch:
-    """Stands in for the current resource of one space during one test, and counts."""
+    """A limit without an end over one space, in the whole process, during one test: it counts."""
 
     def __init__(self, space: LogicalMemorySpace, stacks: bool) -> None:
-        from tensormem import mr
-        from tensormem.memories import mem
+        from tensormem.mr.current import measure_everywhere
+        from tensormem.mr.limits import limit
 
         self.space = space
-        self._before = mem.resource_of(space)
-        self.counts: StatisticsResourceAdaptor = mr.StatisticsResourceAdaptor(self._before)
-        self.blocks: TrackingResourceAdaptor = mr.TrackingResourceAdaptor(self.counts, capture_stacks=stacks)
-        mem.serve(space, self.blocks)
+        self.counted = limit(space=space)
+        self._scope = ExitStack()
+        self._trackers = self._scope.enter_context(measure_everywhere(self.counted, stacks=stacks))
 
     def close(self) -> None:
-        from tensormem.memories import mem
-
-        mem.serve(self.space, self._before)
+        self._scope.close()
 
     def result(self, test: str) -> Measured:
-        counted = self.counts.allocation_counts
-        leaked = self.blocks.get_allocated_bytes()
-        return Measured(test, str(self.space), counted.peak_bytes, leaked, counted.total_count, counted.total_bytes)
+        seen = self.counted
+        return Measured(test, str(self.space), seen.peak_bytes, seen.used, seen.total_count, seen.total_bytes)
 
     def largest(self) -> str:
         """What is still out, the largest first."""
         from tensormem.units import format_size
 
         lines = []
-        for block in self.blocks.outstanding()[:_SHOWN]:
+        blocks = [block for tracker in self._trackers for block in tracker.outstanding()]
+        for block in sorted(blocks, key=lambda block: -block.nbytes)[:_SHOWN]:
             lines.append(f"  {format_size(block.nbytes)}, tag {block.tag!r}")
             lines += [f"    {line}" for line in block.stack.rstrip().splitlines()]
+        elastic = self.counted.used - sum(block.nbytes for block in blocks)
+        if elastic > 0:
+            lines.append(f"  {format_size(elastic)} in pages of elastic pools, caches and buffers")
         return "\n".join(lines)
 
 

@@ -9,10 +9,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 from weakref import WeakValueDictionary
 
 from tensormem import errors
-from tensormem._core import AllocationLimit, Budget, Driver, host_driver, install_limits, kind_of
+from tensormem._core import AllocationLimit, Budget, Driver, host_driver, install_limits, kind_of, space_of
 from tensormem.drivers import COMPUTING, resolve
 from tensormem.mr import limits
 from tensormem.mr.resources import (
@@ -27,6 +28,7 @@ from tensormem.mr.resources import (
     PixelBufferResource,
     PoolMemoryResource,
     SharedMemoryResource,
+    TrackingResourceAdaptor,
 )
 
 TYPE_CHECKING = False
@@ -43,6 +45,7 @@ __all__ = [
     "get_kind_resource",
     "get_per_device_resource",
     "get_pinned_resource",
+    "measure_everywhere",
     "set_current_device_resource",
     "set_kind_resource",
     "set_per_device_resource",
@@ -154,6 +157,38 @@ def use_limit(limit: AllocationLimit, space: str | None = None) -> Iterator[None
             yield
         finally:
             _in_use.reset(token)
+
+
+@contextmanager
+def measure_everywhere(limit: limits.limit, *, stacks: bool = False) -> Iterator[list[TrackingResourceAdaptor]]:
+    """Inside, `limit` is charged in the whole process, and blocks are tracked, with stacks if told; gives who tracks."""
+    space = None if limit.space is None else str(limit.space)
+    get_per_device_resource()
+    for kind in _LEAVES:
+        _kind_resource(kind, None)
+    with limits.in_process(limit, space):
+        with _lock:
+            watched = [each for places in (_resources, _kinds) for each in _watch(places, limit, space, stacks)]
+        try:
+            yield [tracker for *_, tracker in watched]
+        finally:
+            with _lock:
+                for places, place, before, after, _ in watched:
+                    if places.get(place) is after:
+                        places[place] = before
+
+
+def _watch(
+    places: dict[Any, DeviceMemoryResource], limit: limits.limit, space: str | None, stacks: bool
+) -> list[tuple[dict[Any, DeviceMemoryResource], Any, DeviceMemoryResource, DeviceMemoryResource, TrackingResourceAdaptor]]:
+    watched = []
+    for place, mr in list(places.items()):
+        if space is None or space_of(mr) == space:
+            tracker = TrackingResourceAdaptor(mr, capture_stacks=stacks)
+            # Kinds are charged to whatever main memory is charged to.
+            places[place] = LimitingResourceAdaptor(tracker, budget=limit) if places is _resources else tracker
+            watched.append((places, place, mr, places[place], tracker))
+    return watched
 
 
 def budgets_in_force(driver: Driver, device: int) -> tuple[Budget, ...]:

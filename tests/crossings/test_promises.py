@@ -1,0 +1,223 @@
+"""Crosses every maker of memory with every promise of "What every maker of memory keeps" (docs/reference/makers.md)."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+import tensormem as tm
+from crossings.makers import NBYTES, Maker, each
+from tensormem.reports.live import take_snapshot
+from tensormem.reports.metrics.measuring import Meter
+from tensormem.trace import open as open_trace
+
+
+def charged(space: str) -> int:
+    """What limits count in a space, by the figures that `top` shows."""
+    return sum(each.charged_bytes for each in take_snapshot(None).spaces if each.name == space)
+
+
+@each()
+def test_memory_is_in_the_space_that_was_meant(maker: Maker) -> None:
+    with maker.ready():
+        before = charged(maker.space)
+        made = maker.make(NBYTES)
+        assert charged(maker.space) - before >= NBYTES
+        made.close()
+
+
+@each()
+def test_a_limit_in_force_charges_it_and_is_given_all_of_it_back(maker: Maker) -> None:
+    with maker.ready():
+        with tm.limit("32MiB") as limit:
+            made = maker.make(NBYTES)
+            used = limit.used
+        assert used == made.charged if made.charged >= 0 else used >= NBYTES
+        made.close()
+        del made
+        gc.collect()
+        tm.mr.trim()
+        assert limit.used == 0
+        assert limit.peak_bytes >= used
+
+
+@each()
+def test_a_limiting_resource_in_force_charges_it(maker: Maker) -> None:
+    if maker.space != "main":
+        pytest.skip("the resource in force is of main memory; see the limit for other spaces")
+    with maker.ready():
+        limiting = tm.mr.LimitingResourceAdaptor(tm.mr.HostMemoryResource(), "32MiB")
+        with tm.use_resource(limiting):
+            made = maker.make(NBYTES)
+            assert limiting.allocated_bytes >= NBYTES
+        made.close()
+        del made
+        gc.collect()
+        assert limiting.allocated_bytes == 0
+
+
+@each()
+def test_what_does_not_fit_is_refused_with_the_whole_report_and_changes_nothing(
+    maker: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dump = tmp_path / "oom.json"
+    with maker.ready():
+        before = charged(maker.space)
+        monkeypatch.setenv("TENSORMEM_OOM_DUMP", str(dump))
+        with tm.limit(NBYTES - 1) as limit, tm.tag("activations"), pytest.raises(MemoryError) as caught:
+            maker.make(NBYTES)
+        error = caught.value
+        assert isinstance(error, tm.errors.OutOfBudget | tm.errors.OutOfPhysicalMemory | tm.errors.OutOfMemory)
+        report = error.report()
+        assert report.requested >= NBYTES
+        assert report.layers and report.hints
+        assert json.loads(dump.read_text())["requested"] == report.requested
+        gc.collect()
+        assert limit.used == 0
+        assert charged(maker.space) == before
+
+
+@each()
+def test_statistics_top_and_metrics_agree_with_the_limit_to_the_byte(maker: Maker) -> None:
+    with maker.ready():
+        maker.make(NBYTES).close()  # what is made once, such as a pool of pinned memory, is there
+        stats, shown, metered = tm.memory_stats()["charged_bytes"], charged(maker.space), _metered(maker.space)
+        with tm.limit() as limit:
+            made = maker.make(NBYTES)
+        assert tm.memory_stats()["charged_bytes"] - stats == limit.used
+        assert charged(maker.space) - shown == limit.used
+        assert _metered(maker.space) - metered == limit.used
+        made.close()
+        del made
+        gc.collect()
+        assert tm.memory_stats()["charged_bytes"] == stats
+
+
+def _metered(space: str) -> float:
+    samples = Meter().samples()
+    return sum(each.value for each in samples if each.name == "space_charged_bytes" and each.labels == (space,))
+
+
+@each()
+def test_a_trace_has_its_beginning_and_its_end_once_with_tag_and_space(maker: Maker, tmp_path: Path) -> None:
+    path = tmp_path / "run.tmt"
+    with maker.ready():
+        maker.make(NBYTES).close()
+        gc.collect()
+        with tm.trace(path), tm.tag("crossing"):
+            made = maker.make(NBYTES)
+            made.close()
+            del made
+            gc.collect()
+        _check_lives(path, maker.space, "crossing")
+
+
+@each(but=lambda maker: maker.takes_tag is None)
+def test_a_tag_that_is_given_is_stronger_than_the_scope(maker: Maker, tmp_path: Path) -> None:
+    path = tmp_path / "run.tmt"
+    with maker.ready():
+        assert maker.takes_tag is not None
+        with tm.trace(path), tm.tag("around"):
+            made = maker.takes_tag(NBYTES, "given")
+            made.close()
+            del made
+            gc.collect()
+        _check_lives(path, maker.space, "given")
+
+
+@each()
+def test_a_trace_has_the_end_of_what_is_dropped_without_closing(maker: Maker, tmp_path: Path) -> None:
+    path = tmp_path / "run.tmt"
+    with maker.ready():
+        with tm.trace(path), tm.tag("crossing"):
+            made = maker.make(NBYTES)
+            del made
+            gc.collect()
+        _check_lives(path, maker.space, "crossing")
+
+
+def _check_lives(path: Path, space: str, tag: str) -> None:
+    trace = open_trace(path)
+    lives = [life for life in trace.blocks() if life.tag == tag]
+    assert lives, f"nothing is called {tag!r}"
+    outermost = [life for life in lives if life.space == space]
+    assert sum(life.nbytes for life in outermost) >= NBYTES
+    assert all(life.end_ns is not None for life in lives), "never freed in the trace"
+
+
+@each()
+def test_the_pytest_limit_sees_it(maker: Maker) -> None:
+    from tensormem.mr.current import measure_everywhere
+    from tensormem.mr.limits import limit
+
+    with maker.ready():
+        counted = limit(space=maker.space)
+        with measure_everywhere(counted, stacks=True):
+            made = maker.make(NBYTES)
+            assert counted.used >= NBYTES
+            made.close()
+            del made
+            gc.collect()
+            tm.mr.trim()
+            assert counted.used == 0
+
+
+@each()
+def test_closing_twice_is_harmless(maker: Maker) -> None:
+    with maker.ready():
+        made = maker.make(NBYTES)
+        made.close()
+        made.close()
+
+
+@each()
+def test_it_is_not_closed_under_a_view(maker: Maker) -> None:
+    with maker.ready():
+        made = maker.make(NBYTES)
+        if made.view is None:
+            made.close()
+            pytest.skip(f"{maker.name}: the CPU has no view of it")
+        view = made.view()
+        before = bytes(view[:16])
+        with pytest.raises(BufferError):
+            made.close()
+        assert bytes(view[:16]) == before
+        view.release()
+        made.close()
+
+
+@each(but=lambda maker: maker.gpu is not None)
+def test_a_forked_child_can_use_it_or_is_told_and_the_parent_keeps_it(maker: Maker) -> None:
+    with maker.ready():
+        made = maker.make(NBYTES)
+        child = os.fork()
+        if child == 0:
+            try:
+                maker.make(NBYTES).close()
+                made.close()
+                os._exit(0)
+            except tm.TensormemError:
+                os._exit(0)  # told by name
+            except BaseException:
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+        made.close()
+
+
+@each(but=lambda maker: not maker.system_calls)
+def test_when_any_system_call_fails_nothing_is_lost(maker: Maker) -> None:
+    from tensormem.testing.faults import each_system_call_fails
+
+    with maker.ready():
+        maker.make(NBYTES).close()
+        gc.collect()
+        before = tm.memory_stats()["charged_bytes"]
+        for raised in each_system_call_fails(lambda: maker.make(NBYTES).close()):
+            assert raised is None or isinstance(raised, tm.TensormemError | OSError | MemoryError), raised
+            del raised
+            gc.collect()
+            assert tm.memory_stats()["charged_bytes"] == before
