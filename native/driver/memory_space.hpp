@@ -2,6 +2,7 @@
 // Must not know: who asks, or how Python spells it.
 #pragma once
 
+#include <charconv>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -35,6 +36,27 @@ inline MemorySpace space_of(const Driver& driver, std::int32_t device, MemoryKin
   }
   if (has_gpu) return {SpaceKind::gpu, device, false, true};
   return {SpaceKind::main, 0, name == "host", false};
+}
+
+// The space behind such a text; false for any other text.
+inline bool space_from_text(std::string_view text, MemorySpace* space) {
+  constexpr std::string_view kGpu = "gpu:";
+  if (text == "main")
+    *space = {};
+  else if (text == "pinned")
+    *space = {SpaceKind::pinned, 0, true, false};
+  else if (text == "managed")
+    *space = {SpaceKind::managed, 0, true, true};
+  else if (text.starts_with(kGpu)) {
+    std::int32_t device = 0;
+    const std::string_view number = text.substr(kGpu.size());
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), device);
+    if (error != std::errc() || end != number.data() + number.size() || device < 0) return false;
+    *space = {SpaceKind::gpu, device, false, true};
+  } else {
+    return false;
+  }
+  return true;
 }
 
 // As `LogicalMemorySpace` prints: "main", "gpu:1".

@@ -17,8 +17,9 @@ namespace tensormem {
 class KindMemoryResource final : public LeafMemoryResource {
  public:
   // `standard` makes what nobody else is named for; it may be null, and then such requests are refused.
-  KindMemoryResource(Driver& driver, std::int32_t device, std::shared_ptr<MemoryMaker> standard)
-      : LeafMemoryResource(driver, device), standard_(std::move(standard)) {}
+  KindMemoryResource(Driver& driver, std::int32_t device, const MemorySpace& space,
+                     std::shared_ptr<MemoryMaker> standard)
+      : LeafMemoryResource(driver, device, space), standard_(std::move(standard)) {}
   ~KindMemoryResource() override { finish(); }
 
  private:

@@ -11,7 +11,7 @@
 
 #include "driver/host/fault_plan.hpp"
 #include "driver/host/shared_memory.hpp"
-#include "driver/host/spare_file.hpp"
+#include "driver/host/spare_files.hpp"
 #include "tests/check.hpp"
 
 namespace tensormem {
@@ -20,7 +20,7 @@ namespace {
 std::byte* bytes(std::uint64_t address) { return reinterpret_cast<std::byte*>(address); }
 
 int open_descriptors() {
-  host::drop_spare_file();
+  host::drop_spare_files();
   int found = 0;
   for (int fd = 0; fd < 256; ++fd) found += fcntl(fd, F_GETFD) >= 0;
   return found;
@@ -120,7 +120,7 @@ TM_TEST("threads that ask first for the mapping to read get one and the same") {
 }
 
 TM_TEST("what nobody else saw becomes the next memory of its size, empty") {
-  host::drop_spare_file();
+  host::drop_spare_files();
   SharedMemory first;
   TM_CHECK(first.create(10'000, {}).ok());
   const int fd = first.fd();
@@ -135,9 +135,29 @@ TM_TEST("what nobody else saw becomes the next memory of its size, empty") {
   for (std::uint64_t i = 0; i < next.nbytes(); ++i) TM_CHECK(bytes(address)[i] == std::byte{0});
 }
 
+TM_TEST("the last sixteen of what nobody else saw are kept, each for its size") {
+  host::drop_spare_files();
+  for (std::uint64_t pages = 1; pages <= host::kMaxSpareFiles + 4; ++pages) {
+    SharedMemory memory;
+    TM_CHECK(memory.create(pages * 4096, {}).ok());
+    std::memset(bytes(memory.address()), 7, pages * 4096);
+  }
+  const auto is_kept = [](std::uint64_t pages) {
+    host::SpareFile spare;
+    if (!host::take_spare_file(pages * 4096, &spare)) return false;
+    munmap(bytes(spare.address), pages * 4096);
+    close(spare.fd);
+    return spare.mapped_bytes == pages * 4096;
+  };
+  for (std::uint64_t pages = 1; pages <= 4; ++pages) TM_CHECK(!is_kept(pages));
+  for (std::uint64_t pages = 5; pages <= host::kMaxSpareFiles + 4; pages += 2) TM_CHECK(is_kept(pages));
+  for (std::uint64_t pages = 6; pages <= host::kMaxSpareFiles + 4; pages += 2) TM_CHECK(is_kept(pages));
+  TM_CHECK(!is_kept(7));
+}
+
 TM_TEST("what was shared, identified, named or sealed against writers is never another memory") {
   const auto is_kept = [](const SharedMemoryOptions& options, auto use) {
-    host::drop_spare_file();
+    host::drop_spare_files();
     SharedMemory memory;
     TM_CHECK(memory.create(4096, options).ok());
     use(memory);
@@ -159,7 +179,7 @@ TM_TEST("what was shared, identified, named or sealed against writers is never a
 }
 
 TM_TEST("memory that a child got by a fork stays as it is when the parent lets go") {
-  host::drop_spare_file();
+  host::drop_spare_files();
   SharedMemory memory;
   SharedMemory spare;
   TM_CHECK(memory.create(4096, {}).ok() && spare.create(8192, {}).ok());

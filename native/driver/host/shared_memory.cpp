@@ -11,7 +11,7 @@
 #include "driver/host/host_driver.hpp"
 #include "driver/host/huge_pages.hpp"
 #include "driver/host/os.hpp"
-#include "driver/host/spare_file.hpp"
+#include "driver/host/spare_files.hpp"
 
 namespace tensormem {
 
@@ -82,7 +82,11 @@ Status SharedMemory::create_plain(std::uint64_t nbytes, const SharedMemoryOption
     return resize(nbytes);
   }
   TM_TRY(create_file(options.name, false, nbytes));
-  return map_plain();
+  TM_TRY(map_plain());
+  // A wish: the kernel heeds it where shared memory may have huge pages, and a page is there when it is touched.
+  if (mapped_bytes_ >= host::kHugePageBytes && host_driver().huge_pages_work())
+    (void)os::advise(address_, mapped_bytes_, os::Advice::huge_pages);
+  return {};
 }
 
 Status SharedMemory::finish(Status done) noexcept {
@@ -198,20 +202,6 @@ void SharedMemory::release() noexcept {
 bool SharedMemory::keep_for_the_next() noexcept {
   if (!unseen_ || !sealed_ || fd_ < 0 || address_ == 0) return false;
   return host::keep_spare_file({fd_, address_, mapped_bytes_, forks_});
-}
-
-void SharedMemory::hand_over(SharedMemory& to) noexcept {
-  TM_ASSERT(!to.is_open());
-  std::swap(fd_, to.fd_);
-  std::swap(address_, to.address_);
-  std::swap(nbytes_, to.nbytes_);
-  std::swap(granularity_, to.granularity_);
-  std::swap(mapped_bytes_, to.mapped_bytes_);
-  std::swap(sealed_, to.sealed_);
-  std::swap(forks_, to.forks_);
-  to.unseen_ = unseen_.exchange(false);
-  to.reading_address_ = reading_address_.exchange(0);
-  release();
 }
 
 Status SharedMemory::reading_address(std::uint64_t* address) noexcept {

@@ -36,8 +36,6 @@ class SharedMemory {
   Status attach(int fd, const AttachOptions& options) noexcept;
   // Takes everything away; more than once is once.
   void release() noexcept;
-  // Empties this object into another, which is empty: what is slow to release then is nobody's any more.
-  void hand_over(SharedMemory& to) noexcept;
 
   // Where the bytes are: writable where this object may write.
   std::uint64_t address() const noexcept { return address_; }

@@ -5,6 +5,7 @@ leaf of the resource stack that counts the memory, when every stream has passed.
 Must not know: which memory it is, or who holds it.
 """
 cimport cython
+from cpython.exc cimport PyErr_Fetch, PyErr_Restore
 from cpython.ref cimport PyObject
 
 from tensormem._core.resources cimport DeviceBlock
@@ -75,7 +76,16 @@ cdef int _release(object owner) except -1:
 
 
 cdef void end_memory(PyObject* ending) noexcept with gil:
-    cdef Ending ended = <Ending>ending
+    # Blocks are also dropped in the middle of an exception, which has to wait while the owner is called.
+    cdef PyObject *kind
+    cdef PyObject *error
+    cdef PyObject *trace
+    PyErr_Fetch(&kind, &error, &trace)
+    _end(<Ending>ending)
+    PyErr_Restore(kind, error, trace)
+
+
+cdef void _end(Ending ended) noexcept:
     owner, ended._owner = ended._owner, None
     try:
         _release(owner)

@@ -14,8 +14,8 @@
 namespace tensormem {
 
 // Both take the GIL themselves. `make` gives a new reference to the object that `end` will be called with.
-using MakeFunction = void (*)(PyObject* context, const AllocRequest* request, PyObject** ending,
-                              std::uint64_t* address, Status* status);
+using MakeFunction = void (*)(PyObject* context, const AllocRequest* request, PyObject** ending, std::uint64_t* address,
+                              Status* status);
 using EndFunction = void (*)(PyObject* ending);
 
 // While a storage lives it is the storage that holds the object, where the garbage collector sees it; the leaf holds it

@@ -1,12 +1,12 @@
 from collections.abc import Callable
 from typing import SupportsIndex, final
 
-from tensormem._core.drivers import Driver
 from tensormem._core.resources import DeviceMemoryResource
 from tensormem._core.storages import Storage
+from tensormem.spaces import LogicalMemorySpace
 
 class KindMemoryResource(DeviceMemoryResource):
-    def __init__(self, kind: str, driver: Driver | None = None) -> None: ...
+    def __init__(self, kind: str, space: LogicalMemorySpace | str = "main") -> None: ...
     @property
     def kind(self) -> str: ...
 

@@ -6,14 +6,16 @@ know: how any kind is made; the functions are given, or asked for by name when a
 """
 cimport cython
 from cpython.ref cimport PyObject, Py_INCREF
-from libc.stdint cimport int32_t, uint64_t
+from libc.stdint cimport uint64_t
 from libcpp.memory cimport make_shared, shared_ptr, static_pointer_cast, unique_ptr
+from libcpp.string_view cimport string_view
 
 from tensormem._core.drivers cimport Driver
 from tensormem._core.endings cimport Ending, PythonMaker, end_memory
 from tensormem._core.hooks cimport python_failure
 from tensormem._core.native cimport AllocRequest, KindMemoryResource as NativeKindMemoryResource
 from tensormem._core.native cimport MemoryMaker, Resource, Status
+from tensormem._core.native cimport MemorySpace, space_from_text
 from tensormem._core.resources cimport DeviceBlock, DeviceMemoryResource
 from tensormem._core.storages cimport Storage
 
@@ -32,14 +34,14 @@ cdef extern from "resource/shared_memory_maker.hpp" namespace "tensormem" nogil:
     shared_ptr[MemoryMaker] standard_shared_memory_maker()
 
 
-cdef extern from "driver/host/spare_file.hpp" namespace "tensormem::host" nogil:
-    void drop_spare_file()
+cdef extern from "driver/host/spare_files.hpp" namespace "tensormem::host" nogil:
+    void drop_spare_files()
 
 
 cdef class KindMemoryResource(DeviceMemoryResource):
     """The leaf over a kind of memory that something else makes: a kind of your own, or what was imported by descriptor.
 
-    It makes no block of a size alone: `tensormem.memories` does, and counts it here.
+    It makes no block of a size alone: `tensormem.memories` does, and counts it here. `space` is where the memory is.
 
     >>> import tensormem as tm
     >>> mr = tm.mr.KindMemoryResource("camera")
@@ -47,10 +49,14 @@ cdef class KindMemoryResource(DeviceMemoryResource):
     ('camera', 0)
     """
 
-    def __init__(self, kind, Driver driver=None):
+    def __init__(self, kind, space="main"):
         cdef shared_ptr[MemoryMaker] nobody
+        cdef bytes where = str(space).encode()
+        cdef MemorySpace found
+        if not space_from_text(string_view(<const char*>where, len(where)), &found):
+            raise errors.InvalidSpace(space)
         self.kind = str(kind)
-        _adopt(self, drivers.host() if driver is None else driver, nobody)
+        _adopt(self, found, nobody)
 
     def describe(self):
         """One line about this resource alone, for pictures of a stack."""
@@ -72,12 +78,12 @@ cdef class SharedMemoryResource(KindMemoryResource):
 
     def __init__(self):
         self.kind = "shm"
-        _adopt(self, drivers.host(), standard_shared_memory_maker())
+        _adopt(self, MemorySpace(), standard_shared_memory_maker())
 
     def trim(self):
         """Close the files that are kept for the next block. They hold no memory, but each has a descriptor."""
         with nogil:
-            drop_spare_file()
+            drop_spare_files()
 
 
 cdef class DmaMemoryResource(KindMemoryResource):
@@ -95,7 +101,7 @@ cdef class DmaMemoryResource(KindMemoryResource):
     def __init__(self, heap=None):
         self.kind = "dma"
         self.heap = heap
-        _adopt(self, drivers.host(), _standard("tensormem.memories.dma.making", {"heap": heap}))
+        _adopt(self, MemorySpace(), _standard("tensormem.memories.dma.making", {"heap": heap}))
 
 
 cdef class PixelBufferResource(KindMemoryResource):
@@ -112,13 +118,14 @@ cdef class PixelBufferResource(KindMemoryResource):
     def __init__(self, context=None):
         self.kind = "pbo"
         self.context = context
-        _adopt(self, drivers.host(), _standard("tensormem.memories.pbo", {"context": context, "persistent": True}))
+        _adopt(self, MemorySpace(), _standard("tensormem.memories.pbo", {"context": context, "persistent": True}))
 
 
-cdef int _adopt(KindMemoryResource leaf, Driver driver, shared_ptr[MemoryMaker] standard) except -1:
+cdef int _adopt(KindMemoryResource leaf, const MemorySpace& space, shared_ptr[MemoryMaker] standard) except -1:
+    cdef Driver driver = drivers.host()
     leaf.adopt(
         static_pointer_cast[Resource, NativeKindMemoryResource](
-            make_shared[NativeKindMemoryResource](driver.native[0], driver.device, standard)),
+            make_shared[NativeKindMemoryResource](driver.native[0], 0, space, standard)),
         driver,
         None,
     )

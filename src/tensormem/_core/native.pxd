@@ -149,12 +149,14 @@ cdef extern from "driver/memory_space.hpp" namespace "tensormem" nogil:
         gpu
         managed
     cdef cppclass MemorySpace:
+        MemorySpace()
         SpaceKind kind
         int32_t device
         cbool host_reaches
         cbool device_reaches
         cbool nobody_reaches()
     string text_of(const MemorySpace& space)
+    cbool space_from_text(string_view text, MemorySpace* space)
 
 
 cdef extern from "alloc/block.hpp" namespace "tensormem" nogil:
@@ -234,7 +236,7 @@ cdef extern from "resource/callback_memory_resource.hpp" namespace "tensormem" n
 
 cdef extern from "resource/kind_memory_resource.hpp" namespace "tensormem" nogil:
     cdef cppclass KindMemoryResource(Resource):
-        KindMemoryResource(Driver& driver, int32_t device, shared_ptr[MemoryMaker] standard)
+        KindMemoryResource(Driver& driver, int32_t device, const MemorySpace& space, shared_ptr[MemoryMaker] standard)
 
 
 cdef extern from "resource/pool_memory_resource.hpp" namespace "tensormem" nogil:

@@ -77,8 +77,8 @@ cdef extern from "resource/shared_memory_maker.hpp" namespace "tensormem" nogil:
         const shared_ptr[NativeSharedMemory]& made()
 
 
-cdef extern from "driver/host/spare_file.hpp" namespace "tensormem::host" nogil:
-    void drop_spare_file()
+cdef extern from "driver/host/spare_files.hpp" namespace "tensormem::host" nogil:
+    void drop_spare_files()
 
 
 cdef NativeSharedMemory _nothing  # what one that was released has behind it
@@ -301,9 +301,9 @@ def why_no_shared_memory():
 
 
 def drop_spare_shared_memory():
-    """Close the file that is kept for the next shared memory: the one closed last, emptied, if nobody else ever saw it."""
+    """Close the files that are kept for the next shared memory: those closed last, emptied, if nobody else ever saw them."""
     with nogil:
-        drop_spare_file()
+        drop_spare_files()
 
 
 def describe_fd(fd):

@@ -165,7 +165,7 @@ def measure_everywhere(limit: limits.limit, *, stacks: bool = False) -> Iterator
     space = None if limit.space is None else str(limit.space)
     get_per_device_resource()
     for kind in _LEAVES:
-        _kind_resource(kind, None)
+        _kind_resource(kind, "main")
     with limits.in_process(limit, space):
         with _lock:
             watched = [each for places in (_resources, _kinds) for each in _watch(places, limit, space, stacks)]
@@ -212,8 +212,6 @@ def forget_driver(name: str) -> None:
     with _lock:
         for place in [place for place in _resources if place[0] == name]:
             del _resources[place]
-    for key in [key for key in _kinds if key[1] == name]:
-        del _kinds[key]
 
 
 def cells() -> tuple[ContextVar[dict[_Place, DeviceMemoryResource] | None], dict[_Place, DeviceMemoryResource]]:
@@ -269,24 +267,23 @@ def set_pinned_resource(driver: Driver, mr: DeviceMemoryResource) -> None:
 
 
 _LEAVES = {"shm": SharedMemoryResource, "dma": DmaMemoryResource, "pbo": PixelBufferResource}
-_kinds: dict[tuple[str, str, int], DeviceMemoryResource] = {}
+_kinds: dict[tuple[str, str], DeviceMemoryResource] = {}
 # Kinds under budgets, by the identities of both, which each value keeps alive.
 _charged: WeakValueDictionary[tuple[int, ...], DeviceMemoryResource] = WeakValueDictionary()
 
 
-def get_kind_resource(kind: str, driver: Driver | None = None) -> DeviceMemoryResource:
+def get_kind_resource(kind: str, space: str = "main") -> DeviceMemoryResource:
     """The resource that makes memory of a kind ("shm", "dma", "pbo", or one of your own) where nobody names one.
 
-    It stands under the budgets that are in force where that memory is. With a GPU's `driver`, the one for memory of
-    others that was imported into that GPU's space by descriptor.
+    It stands under the budgets that are in force where that memory is. Memory of others that was imported by descriptor
+    into the `space` of a GPU has one of its own.
 
     >>> import tensormem as tm
     >>> tm.mr.get_kind_resource("shm")
     <SharedMemoryResource on host:0>
     """
-    mr = _kind_resource(str(kind), driver)
-    place = host_driver() if driver is None else driver
-    budgets = budgets_in_force(place, place.device)
+    mr = _kind_resource(str(kind), str(space))
+    budgets = _budgets_in(space)
     if not budgets:
         return mr
     key = id(mr), *map(id, budgets)
@@ -298,12 +295,17 @@ def get_kind_resource(kind: str, driver: Driver | None = None) -> DeviceMemoryRe
     return found
 
 
-def _kind_resource(kind: str, driver: Driver | None) -> DeviceMemoryResource:
-    place = (kind, "host", 0) if driver is None else (kind, driver.name, driver.device)
-    found = _kinds.get(place)
+def _budgets_in(space: str) -> tuple[Budget, ...]:
+    driver = host_driver() if space == "main" else resolve(space).driver
+    return budgets_in_force(driver, driver.device)
+
+
+def _kind_resource(kind: str, space: str) -> DeviceMemoryResource:
+    found = _kinds.get((kind, space))
     if found is None:
-        leaf = _LEAVES.get(kind) if driver is None else None
-        found = _kinds.setdefault(place, KindMemoryResource(kind, driver) if leaf is None else leaf())
+        leaf = _LEAVES.get(kind) if space == "main" else None
+        made = KindMemoryResource(kind, space) if leaf is None else leaf()
+        found = _kinds.setdefault((kind, space), made)
     return found
 
 
@@ -321,7 +323,7 @@ def set_kind_resource(kind: str, mr: DeviceMemoryResource) -> None:
     found = kind_of(mr)
     if found != kind:
         raise errors.InvalidArgument(f"{mr!r} makes {found or 'plain'} memory, and {kind} was asked for")
-    _kinds[str(kind), mr.driver.name, mr.device_ordinal] = mr
+    _kinds[str(kind), space_of(mr)] = mr
 
 
 def _place(device: "WhereLike | int | None", driver: "WhereLike | None") -> _Place:

@@ -58,8 +58,8 @@ class FrameRing:
     does when `frames` frames are unread or in use: "overwrite" the oldest that nobody holds, "drop" the new one, or
     "wait". A ring goes to others through `multiprocessing`, a `Channel`, or by its two descriptors; `as_readonly()` is
     the one to give to readers: the kernel keeps them from writing frames. A process that is killed at any moment,
-    writer or reader, leaves a ring that works. With `memory="dma"` the frames are one DMA-BUF, for hardware as well. `tag` is what the
-    frames are called in traces and reports.
+    writer or reader, leaves a ring that works. With `memory="dma"` the frames are one DMA-BUF, for hardware as well.
+    `tag` is what the frames are called in traces and reports.
 
     >>> import tensormem as tm
     >>> with tm.FrameRing(3, (1080, 1920, 3), "uint8") as ring:

@@ -30,7 +30,8 @@ def from_fd(
     """A tensor over the memory behind a descriptor: shared memory or a DMA-BUF. A duplicate is kept; `fd` stays yours.
 
     Type, size and seals are checked first: what is too small, may only be read (without `readonly`), or could be made
-    shorter by whoever holds it, is refused; `trust` allows that last one. Without a shape, all elements there are. `tag` is what it is called in traces and reports.
+    shorter by whoever holds it, is refused; `trust` allows that last one. Without a shape, all elements there are.
+    `tag` is what the memory is called in traces and reports.
 
     >>> import os
     >>> import tensormem as tm

@@ -9,7 +9,6 @@ from typing import Any
 
 from tensormem import errors
 from tensormem._core import (
-    kind_of,
     DeviceMemoryResource,
     Storage,
     StreamLike,
@@ -17,6 +16,7 @@ from tensormem._core import (
     TransferReport,
     copy_on_host,
     empty,
+    kind_of,
     shares_streams,
     storage_from,
     stream_on,

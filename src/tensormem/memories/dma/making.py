@@ -48,8 +48,8 @@ def allocate(
 ) -> Storage:
     """A storage of a new DMA-BUF, zeroed. `heap` is one of `list_heaps()` or "udmabuf"; `name` is for debugging.
 
-    Without a name it is called by its `tag`, as far as that goes. The memory is there at once, whatever the `stream`. It
-    is counted by `mr`, or by the resource that serves this kind (`tm.mr.get_kind_resource`).
+    Without a name it is called by its `tag`, as far as that goes. The memory is there at once, whatever the `stream`.
+    It is counted by `mr`, or by the resource that serves this kind (`tm.mr.get_kind_resource`).
 
     >>> if why_not() is None:
     ...     assert allocate(64).nbytes == 64
