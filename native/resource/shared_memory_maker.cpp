@@ -2,6 +2,8 @@
 
 #include <new>
 
+#include "base/align.hpp"
+#include "driver/host/os.hpp"
 #include "resource/resource.hpp"
 
 namespace tensormem {
@@ -10,8 +12,9 @@ namespace {
 
 class SharedKindMemory final : public KindMemory {
  public:
-  explicit SharedKindMemory(SharedMemoryPtr memory) : memory_(std::move(memory)) {}
-  std::uint64_t address() const noexcept override { return memory_->address(); }
+  explicit SharedKindMemory(SharedMemoryPtr memory, std::uint64_t alignment = 1)
+      : memory_(std::move(memory)), alignment_(alignment) {}
+  std::uint64_t address() const noexcept override { return align_up(memory_->address(), alignment_); }
   Status release() noexcept override {
     memory_->release();
     return {};
@@ -19,6 +22,7 @@ class SharedKindMemory final : public KindMemory {
 
  private:
   const SharedMemoryPtr memory_;
+  const std::uint64_t alignment_;
 };
 
 Status no_room(const AllocRequest& request) {
@@ -32,12 +36,21 @@ Status create(const AllocRequest& request, const SharedMemoryOptions& options, S
 
 class StandardMaker final : public MemoryMaker {
   Status make(const AllocRequest& request, std::unique_ptr<KindMemory>* made) noexcept override try {
+    AllocRequest wanted = request;
+    // Nobody maps what is around such a block, so it may begin later than its file.
+    if (request.alignment > host::os::page_size()) wanted.nbytes += request.alignment;
     SharedMemoryPtr memory;
-    TM_TRY(create(request, {}, &memory));
-    *made = std::make_unique<SharedKindMemory>(std::move(memory));
+    if (Status created = create(wanted, {}, &memory); !created.ok()) return told(std::move(created), request);
+    *made = std::make_unique<SharedKindMemory>(std::move(memory), request.alignment);
     return {};
   } catch (const std::bad_alloc&) {
     return no_room(request);
+  }
+
+  // A size that is fine for a block and too much for a file is a shortage.
+  static Status told(Status created, const AllocRequest& request) {
+    const bool too_much = created.code() == Code::invalid_size || created.code() == Code::out_of_virtual_memory;
+    return too_much ? Status::fail(Code::out_of_memory, "shared memory", request.nbytes) : std::move(created);
   }
 };
 

@@ -25,6 +25,16 @@ class TestPinnedMemoryResource(ResourceConformance):
         return mr.PinnedMemoryResource()
 
 
+class TestSharedMemoryResource(ResourceConformance):
+    def make(self) -> mr.DeviceMemoryResource:
+        return mr.SharedMemoryResource()
+
+
+class TestPoolOfSharedMemoryResource(ResourceConformance):
+    def make(self) -> mr.DeviceMemoryResource:
+        return mr.PoolMemoryResource(mr.SharedMemoryResource())
+
+
 class TestElasticMemoryResource(ResourceConformance):
     def make(self) -> mr.DeviceMemoryResource:
         return mr.ElasticMemoryResource()
