@@ -53,7 +53,7 @@ Status allocate_from(Resource& resource, MemoryMaker* maker, Block* block, std::
 TM_TEST("the maker of the request makes the bytes, through whatever stands above") {
   CountingMaker maker;
   maker.address = 0x1000;
-  const auto leaf = std::make_shared<KindMemoryResource>(host_driver(), 0, nullptr);
+  const auto leaf = std::make_shared<KindMemoryResource>(host_driver(), 0, MemorySpace{}, nullptr);
   LimitingResourceAdaptor limited(leaf, 6000);
   Block block{};
   TM_CHECK(allocate_from(limited, &maker, &block).ok());
@@ -67,7 +67,7 @@ TM_TEST("the maker of the request makes the bytes, through whatever stands above
 
 TM_TEST("memory without an address, or at one that is out, has a handle that no address is") {
   CountingMaker maker;
-  KindMemoryResource leaf(host_driver(), 0, nullptr);
+  KindMemoryResource leaf(host_driver(), 0, MemorySpace{}, nullptr);
   Block nowhere{};
   Block first{};
   Block second{};
@@ -82,7 +82,7 @@ TM_TEST("memory without an address, or at one that is out, has a handle that no 
 
 TM_TEST("what cannot be made or is not aligned changes nothing") {
   CountingMaker maker;
-  KindMemoryResource leaf(host_driver(), 0, nullptr);
+  KindMemoryResource leaf(host_driver(), 0, MemorySpace{}, nullptr);
   Block block{};
   TM_CHECK(try_allocate(leaf, 4096) == Code::not_supported);
   maker.fails = true;
@@ -95,7 +95,7 @@ TM_TEST("what cannot be made or is not aligned changes nothing") {
 
 TM_TEST("the memory is released when every stream has passed, and once") {
   CountingMaker maker;
-  KindMemoryResource leaf(host_driver(), 0, nullptr);
+  KindMemoryResource leaf(host_driver(), 0, MemorySpace{}, nullptr);
   GatedStream stream;
   Block block{};
   TM_CHECK(allocate_from(leaf, &maker, &block).ok());
@@ -107,7 +107,7 @@ TM_TEST("the memory is released when every stream has passed, and once") {
 }
 
 TM_TEST("shared memory is made by size alone, and a pool may stand over it") {
-  const auto leaf = std::make_shared<KindMemoryResource>(host_driver(), 0, standard_shared_memory_maker());
+  const auto leaf = std::make_shared<KindMemoryResource>(host_driver(), 0, MemorySpace{}, standard_shared_memory_maker());
   const Block block = allocate(*leaf, 10'000);
   for (int i = 0; i < 10'000; ++i) TM_CHECK(bytes_of(block)[i] == 0);
   bytes_of(block)[9'999] = 1;
@@ -123,7 +123,7 @@ TM_TEST("shared memory is made by size alone, and a pool may stand over it") {
 }
 
 TM_TEST("threads make and release at once and every piece is released") {
-  const auto leaf = std::make_shared<KindMemoryResource>(host_driver(), 0, standard_shared_memory_maker());
+  const auto leaf = std::make_shared<KindMemoryResource>(host_driver(), 0, MemorySpace{}, standard_shared_memory_maker());
   on_threads(4, [&](int number) {
     for (int i = 0; i < 50; ++i) {
       SharedMemoryMaker maker;

@@ -4,7 +4,6 @@ from tensormem._core.resources cimport DeviceBlock, DeviceMemoryResource
 
 cdef class KindMemoryResource(DeviceMemoryResource):
     cdef readonly str kind
-    cdef bint _elsewhere  # than in main memory
 
 
 # Raises: a stack handed out a block without asking the maker, so the block is a part of something larger.
