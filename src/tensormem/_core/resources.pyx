@@ -252,7 +252,7 @@ cdef class DeviceBlock:
                 f"{self.state}, tag {self.tag!r}>")
 
 
-cdef DeviceBlock _allocate_in_python(DeviceMemoryResource mr, const AllocRequest& request):
+cdef object _allocate_in_python(DeviceMemoryResource mr, const AllocRequest& request):
     # The maker cannot be an argument of a method written in Python: whoever forwards to us finds it in force.
     global _makers_forwarded
     _makers_forwarded = True
@@ -477,7 +477,11 @@ cdef class DeviceMemoryResource:
         return 0
 
     cdef DeviceBlock take(self, const AllocRequest& request):
-        return _allocate_in_python(self, request) if self._in_python else self._take_native(request)
+        cdef DeviceBlock block
+        if not self._in_python:
+            return self._take_native(request)
+        block = _allocate_in_python(self, request)
+        return block
 
     cdef DeviceBlock _take_native(self, const AllocRequest& request):
         cdef DeviceBlock block = DeviceBlock.__new__(DeviceBlock)
