@@ -116,10 +116,11 @@ TM_TEST("shared memory is made by size alone, and a pool may stand over it") {
   Block owned{};
   TM_CHECK(allocate_from(*leaf, &maker, &owned, 4096).ok() && maker.made()->address() == owned.address);
   TM_CHECK(deallocate(*leaf, owned).ok() && !maker.made()->is_open());
-  PoolMemoryResource pool(leaf, {});
-  const Block part = allocate(pool, 100);
+  std::shared_ptr<PoolMemoryResource> pool;
+  TM_CHECK(PoolMemoryResource::create(leaf, {}, &pool).ok());
+  const Block part = allocate(*pool, 100);
   bytes_of(part)[99] = 1;
-  TM_CHECK(deallocate(pool, part).ok());
+  TM_CHECK(deallocate(*pool, part).ok());
 }
 
 TM_TEST("threads make and release at once and every piece is released") {

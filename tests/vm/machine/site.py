@@ -33,11 +33,15 @@ def install(folder: Path) -> Path:
 
 
 def shares() -> list[Share]:
-    """The project with its environment, the interpreter's prefix, and the C library: what Python is made of."""
+    """The project, its environment wherever that is, the interpreter's prefix, and the C library."""
     library = _LOADER.resolve().parent
-    folders = {ROOT, Path(sys.base_prefix).resolve(), library}
+    folders = {ROOT, Path(sys.base_prefix).resolve(), library, *map(Path, _packages())}
     apart = [one for one in folders if not any(one != other and one.is_relative_to(other) for other in folders)]
     return [Share(folder, folder) for folder in sorted(apart)]
+
+
+def _packages() -> list[str]:
+    return [path for path in sys.path if path.endswith("site-packages")]
 
 
 def links() -> dict[str, str]:
@@ -50,12 +54,11 @@ def links() -> dict[str, str]:
 
 def python_command(site: Path, variables: dict[str, str]) -> str:
     """A line of shell that starts the interpreter with the environment's packages, and without its start-up hooks."""
-    packages = [path for path in sys.path if path.endswith("site-packages")]
     executable = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
     wanted = {
         "HOME": "/tmp",
         "PATH": "/bin",
-        "PYTHONPATH": os.pathsep.join([str(site), *packages, str(ROOT / "tests")]),
+        "PYTHONPATH": os.pathsep.join([str(site), *_packages(), str(ROOT / "tests")]),
         "PYTHONDONTWRITEBYTECODE": "1",
         "INSIDE_THE_MACHINE": "1",
         **variables,
