@@ -159,6 +159,7 @@ claim_identity = _identities.claim_identity
 drop_identity = _identities.drop_identity
 live_identities = _identities.live_identities
 new_identity = _identities.new_identity
+share_block = _identities.share_block
 
 Tensor = _tensors.Tensor
 empty = _tensors.empty

@@ -55,6 +55,7 @@ def test_tags_statistics_and_traces_see_each_buffer_once(tmp_path: Path) -> None
 
 
 def test_the_resource_works_alone_and_under_a_pool() -> None:
+    gc.collect()
     leaf, buffers = tm.mr.DmaMemoryResource("udmabuf"), live_buffers()
     block = leaf.allocate("64KiB", tag="alone")
     with memoryview(block) as view:

@@ -14,7 +14,15 @@ from operator import index
 from typing import SupportsIndex
 
 from tensormem import errors
-from tensormem._core import Storage, adopt_storage, allocate_of_kind, claim_identity, drop_identity, host_driver
+from tensormem._core import (
+    Storage,
+    adopt_storage,
+    allocate_of_kind,
+    claim_identity,
+    drop_identity,
+    host_driver,
+    share_block,
+)
 from tensormem.memories import processes
 from tensormem.memories.dma import heaps, ioctls, names, udmabuf
 from tensormem.memories.dma.availability import why_not
@@ -65,6 +73,10 @@ def allocate(
     make = partial(make_storage, heap=heap, name=name or names.shortened(tag), used_bytes=size)
     resource = get_kind_resource("dma") if mr is None else mr
     storage: Storage = allocate_of_kind(resource, size, make, alignment=alignment, tag=tag)
+    if storage.block is not None:
+        share_block(
+            storage.owner.identity, storage.block
+        )  # who maps it once more, by descriptor, does not count it again
     return storage
 
 
