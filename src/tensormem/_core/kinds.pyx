@@ -202,8 +202,11 @@ def adopt_storage(DeviceMemoryResource mr not None, Storage storage not None, *,
         return storage
     block = None if file is None else shared_block(file)
     if block is not None:
-        storage.ending().attach(block, NULL)
-        return storage
+        try:
+            storage.ending().attach(block, NULL)
+            return storage
+        except errors.UseAfterFree:  # its last holder lets go of it at this moment
+            pass
     asked = KindRequest.__new__(KindRequest)
     asked.make = lambda _: storage
     asked.whole = True

@@ -265,8 +265,11 @@ def attach_shared_memory(DeviceMemoryResource mr not None, fd, nbytes, space, me
     cdef Storage made = _storage_of(owner, native.nbytes(), space, memory, mr)
     cdef DeviceBlock block = shared_block(owner._file)
     if block is not None:
-        made.ending().attach(block, NULL)
-        return made
+        try:
+            made.ending().attach(block, NULL)
+            return made
+        except errors.UseAfterFree:  # its last holder lets go of it at this moment
+            pass
     cdef unique_ptr[SharedMemoryMaker] maker
     maker.reset(new SharedMemoryMaker(attached))
     block = _block_of(mr, maker.get(), native.nbytes(), None, tag)
