@@ -315,7 +315,8 @@ def set_kind_resource(kind: str, mr: DeviceMemoryResource) -> None:
     >>> import tensormem as tm
     >>> before = tm.mr.get_kind_resource("shm")
     >>> tm.mr.set_kind_resource("shm", tm.mr.LimitingResourceAdaptor(tm.mr.SharedMemoryResource(), "1MiB"))
-    >>> tm.zeros(4, memory="shm").storage.block.mr.bytes_outstanding
+    >>> tensor = tm.zeros(4, memory="shm")
+    >>> tensor.storage.block.mr.bytes_outstanding
     16
     >>> tm.mr.set_kind_resource("shm", before)
     """
