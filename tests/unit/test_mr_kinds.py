@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -330,3 +331,25 @@ def test_files_that_nobody_saw_are_used_again_zeroed_and_trim_closes_them() -> N
     assert len(os.listdir("/proc/self/fd")) == descriptors + 3
     leaf.trim()
     assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+@pytest.mark.parametrize("ending", ["closed", "dropped"])
+@every_kind
+def test_the_memory_is_released_when_every_stream_has_passed(kind: str, options: dict[str, Any], ending: str) -> None:
+    leaf, gate = LEAVES[kind](), threading.Event()
+    with serving(kind, leaf), tm.Stream(tm.drivers.host()) as stream:
+        storage = allocate(4096, kind, **options)
+        released = Toy.released
+        assert storage.block is not None
+        stream.launch(gate.wait)
+        leaf.finish_block_use(storage.block, stream, "write")
+        if ending == "closed":
+            storage.close()
+        del storage
+        gc.collect()
+        leaf.reap_pending()
+        assert leaf.bytes_outstanding == 4096 and Toy.released == released
+        gate.set()
+        stream.synchronize()
+        leaf.reap_pending()
+        assert leaf.bytes_outstanding == 0 and Toy.released == released + (kind == "toy")
