@@ -12,7 +12,6 @@ cdef extern from "trace/record.hpp" namespace "tensormem" nogil:
 
 
 cdef extern from "trace/reporters.hpp" namespace "tensormem" nogil:
-    uint32_t add_reporter(uint32_t below, string_view name, string_view space)
     void rename_reporter(uint32_t id, string_view name)
     string space_of_reporter(uint32_t id)
 
@@ -21,8 +20,6 @@ cdef extern from "trace/reports.hpp" namespace "tensormem" nogil:
     void report_copy(uint64_t destination, uint64_t source, uint64_t nbytes, uint64_t stream)
     void report_use(uint32_t resource, uint64_t address, uint64_t nbytes, uint64_t generation, uint64_t stream,
                     uint32_t tag, uint8_t access)
-    void report_allocate(uint32_t resource, uint64_t address, uint64_t nbytes, uint64_t generation, uint32_t tag)
-    void report_deallocate(uint32_t resource, uint64_t address, uint64_t nbytes, uint64_t generation, uint32_t tag)
     void report_tag(cbool begins, uint32_t tag)
     void report_counter(uint32_t name, int64_t value)
 
