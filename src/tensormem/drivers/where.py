@@ -136,7 +136,7 @@ def resolve(
     """
     # Text and spaces are what people say again and again.
     tabled = type(said) is str or type(said) is LogicalMemorySpace
-    where = _known.get(said) if tabled else None
+    where = said if type(said) is Where else _known.get(said) if tabled else None
     if where is None:
         where = _resolve(said, ordinals, dlpack)
         if tabled and where._given is None and len(_known) < _MOST_KNOWN:
@@ -172,8 +172,6 @@ def gpu(device: WhereLike | SupportsIndex = 0) -> Driver:
 
 
 def _resolve(said: object, ordinals: bool, dlpack: bool) -> Where:
-    if isinstance(said, Where):
-        return said
     if isinstance(said, Driver):
         return Where(read(said), said)
     if dlpack and isinstance(said, tuple):

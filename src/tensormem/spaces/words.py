@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     SpaceLike: TypeAlias = "str | Place | Driver | TypedDevice | PlatformDevice | Said"
 
-__all__ = ["WORDS", "Said", "read"]
+__all__ = ["Said", "read"]
 
 # What each word means, and whether a number may follow it: never, only 0, or any.
 _NEVER, _ONLY_ZERO, _ANY = range(3)
