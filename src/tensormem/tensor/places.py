@@ -23,7 +23,7 @@ __all__ = ["describe_place", "foreign_place", "gpu_of_pointer"]
 def describe_place(said: WhereLike) -> dict[str, Any]:
     """What `tensor_over` has to be told of memory in a space: of the vendor that was said, or whose driver is here.
 
-    >>> describe_place(main)["device"]
+    >>> describe_place("main")["device"]
     (1, 0)
     """
     where = resolve(said)
