@@ -1,4 +1,5 @@
-// The slow half of the pool: waiting for streams, taking from other streams, growing and giving back.
+// The slow half of the pool: waiting for streams, taking from other streams, chunks and giving back. Who grows, and for
+// whom: pool_flight.cpp.
 #include <algorithm>
 #include <mutex>
 
@@ -6,37 +7,18 @@
 #include "base/blocking.hpp"
 #include "base/invariant.hpp"
 #include "resource/pool_memory_resource.hpp"
+#include "resource/pool_miss.hpp"
 #include "trace/inside.hpp"
 
 namespace tensormem {
 
 namespace {
 
-constexpr std::uint64_t kSmallestChunk = 1ULL << 20;
-constexpr std::uint64_t kChunkAlignment = 4096;
 constexpr std::size_t kMaxChunks = 1U << 16;
-constexpr std::uint64_t kGrowthTimeoutNs = 10'000'000'000;
 constexpr const char* kStillPending =
     "streams whose memory is pending did not pass in time; synchronize them first, if they do not wait for this thread";
 
 }  // namespace
-
-// A chunk that this thread is adding to a pool; the upstream that it asks may come back to the pool.
-struct PoolMemoryResource::Growth {
-  explicit Growth(PoolMemoryResource& of) : pool(of), outer(std::exchange(innermost, this)) { ++pool.growths_; }
-  ~Growth() {
-    innermost = outer;
-    --pool.growths_;
-  }
-  Growth(const Growth&) = delete;
-  Growth& operator=(const Growth&) = delete;
-
-  static thread_local const Growth* innermost;
-  PoolMemoryResource& pool;
-  const Growth* const outer;
-};
-
-thread_local const PoolMemoryResource::Growth* PoolMemoryResource::Growth::innermost = nullptr;
 
 Status PoolMemoryResource::create(ResourcePtr upstream, const PoolOptions& options,
                                   std::shared_ptr<PoolMemoryResource>* out) {
@@ -44,7 +26,7 @@ Status PoolMemoryResource::create(ResourcePtr upstream, const PoolOptions& optio
     return Status::fail(Code::invalid_size, "the pool starts larger than it may become", options.initial_bytes);
   std::shared_ptr<PoolMemoryResource> pool(new PoolMemoryResource(std::move(upstream), options));
   if (options.initial_bytes != 0)
-    TM_TRY(pool->add_chunk(align_up(options.initial_bytes, kPoolGranule), kChunkAlignment, nullptr, nullptr));
+    TM_TRY(pool->add_chunk(align_up(options.initial_bytes, kPoolGranule), kPoolChunkAlignment, {}));
   *out = std::move(pool);
   return {};
 }
@@ -54,29 +36,6 @@ PoolMemoryResource::~PoolMemoryResource() {
   (void)wait_for_pending().ok();
   std::uint64_t released = 0;
   (void)trim(0, &released).ok();
-}
-
-Status PoolMemoryResource::allocate_slowly(const AllocRequest& request, Block* block) {
-  Patience patience(kGrowthTimeoutNs);
-  for (;;) {
-    if (take_passed(request, block)) return {};
-    Status grown = grow(request, block);
-    const bool short_of_memory = grown.code() == Code::out_of_memory || grown.code() == Code::out_of_budget ||
-                                 grown.code() == Code::out_of_physical_memory;
-    if (!short_of_memory) return grown;
-    // What another thread is just adding may have room for this one too.
-    if (!wait_for_growth(&patience)) return allocate_without_growing(request, std::move(grown), block);
-  }
-}
-
-bool PoolMemoryResource::wait_for_growth(Patience* patience) {
-  // This thread serves a growth of this very pool: it would wait for itself.
-  for (const Growth* each = Growth::innermost; each != nullptr; each = each->outer) {
-    if (&each->pool == this) return false;
-  }
-  if (growths_.load() == 0) return false;
-  const BlockingRegion region;
-  return patience->wait();
 }
 
 Status PoolMemoryResource::allocate_without_growing(const AllocRequest& request, Status grown, Block* block) {
@@ -239,30 +198,7 @@ Status PoolMemoryResource::wait_for_pending() {
 
 // ---- chunks -------------------------------------------------------------------------------------------------------
 
-// Half of what there is, so that the number of chunks stays small however large the pool becomes.
-std::uint64_t PoolMemoryResource::step() const {
-  if (options_.chunk_bytes != 0) return options_.chunk_bytes;
-  return align_up(std::max(kSmallestChunk, reserved_ / 2), kSmallestChunk);
-}
-
-Status PoolMemoryResource::grow(const AllocRequest& request, Block* block) {
-  const std::uint64_t alignment = std::max(request.alignment, kChunkAlignment);
-  const std::uint64_t need = align_up(range_bytes(request), kPoolGranule);
-  std::uint64_t wanted = 0;
-  {
-    const std::lock_guard lock(lock_);
-    if (need > options_.maximum_bytes || reserved_ > options_.maximum_bytes - need)
-      return out_of_memory(request.nbytes);
-    wanted = std::max(need, std::min(step(), align_down(options_.maximum_bytes - reserved_, kPoolGranule)));
-  }
-  Status added = add_chunk(wanted, alignment, &request, block);
-  // No room for a generous chunk: what was asked for may still fit.
-  if (!added.ok() && wanted != need) added = add_chunk(need, alignment, &request, block);
-  return added;
-}
-
-Status PoolMemoryResource::add_chunk(std::uint64_t nbytes, std::uint64_t alignment, const AllocRequest* first,
-                                     Block* block) {
+Status PoolMemoryResource::add_chunk(std::uint64_t nbytes, std::uint64_t alignment, const Misses& misses) {
   const Growth growth(*this);
   {
     const std::lock_guard lock(lock_);
@@ -271,12 +207,12 @@ Status PoolMemoryResource::add_chunk(std::uint64_t nbytes, std::uint64_t alignme
   }
   auto chunk = std::make_unique<PoolChunk>();
   // Where it makes no difference, chunks come on the default stream: the one of a request may not live as long.
-  const StreamId origin = first != nullptr && upstream_->is_stream_ordered() ? first->stream : kDefaultStream;
+  const StreamId origin = misses.empty() ? kDefaultStream : flight_of(misses.front()->request);
   const TraceInside inside;
   Status added = upstream_->allocate({.nbytes = nbytes, .alignment = alignment, .stream = origin}, &chunk->memory);
   const bool taken = added.ok();
   if (added.ok()) added = chunk->space.open(nbytes, kPoolGranule);
-  if (added.ok()) added = keep(&chunk, first, block);
+  if (added.ok()) added = keep(&chunk, misses);
   if (added.ok()) return added;
   if (taken) {
     BlockState end{};
@@ -288,7 +224,7 @@ Status PoolMemoryResource::add_chunk(std::uint64_t nbytes, std::uint64_t alignme
 }
 
 // Whoever made the pool grow gets what it asked for before another thread can help itself.
-Status PoolMemoryResource::keep(std::unique_ptr<PoolChunk>* chunk, const AllocRequest* first, Block* block) {
+Status PoolMemoryResource::keep(std::unique_ptr<PoolChunk>* chunk, const Misses& misses) {
   const std::lock_guard lock(lock_);
   auto place = std::ranges::find_if(chunks_, [](const auto& each) { return each == nullptr; });
   // What exists from a point of a stream on is not free for everyone; it is taken as a whole, and pending on its
@@ -303,26 +239,12 @@ Status PoolMemoryResource::keep(std::unique_ptr<PoolChunk>* chunk, const AllocRe
   }
   *place = std::move(*chunk);
   const auto index = static_cast<std::uint32_t>(place - chunks_.begin());
-  if (pending && hand_out_pending({index, all.node}, first, block)) return {};
-  if (!pending && (first == nullptr || take_from(index, *first, block))) return {};
-  *chunk = std::move(*place);
-  return out_of_memory(first->nbytes);
-}
-
-// As if the stream had just given the chunk back: it may have it at once, the others when it has passed.
-bool PoolMemoryResource::hand_out_pending(RangeName whole, const AllocRequest* first, Block* block) {
-  if (first == nullptr) {
-    add_pending(whole, kDefaultStream);
-    return true;
+  if (pending ? hand_out_pending({index, all.node}, misses) : hand_out_chunk(index, misses)) {
+    ++chunks_added_;
+    return {};
   }
-  OffsetAllocator& space = chunks_[whole.chunk]->space;
-  const std::uint64_t need = align_up(range_bytes(*first), kPoolGranule);
-  RangeName rest = whole;
-  const bool has_rest = space.size(whole.node) > need;
-  if (has_rest && !space.split(whole.node, need, &rest.node).ok()) return false;
-  hand_out(*first, whole, block);
-  if (has_rest) add_pending(rest, first->stream);
-  return true;
+  *chunk = std::move(*place);
+  return out_of_memory(misses.front()->request.nbytes);
 }
 
 Status PoolMemoryResource::trim(std::uint64_t keep_bytes, std::uint64_t* released) {
@@ -363,7 +285,7 @@ Status PoolMemoryResource::give_back(PoolChunks chunks, std::uint64_t* released)
       continue;
     }
     if (first_failure.ok()) first_failure = std::move(given);
-    if (upstream_->state_of(chunk->memory) != BlockState::live || !keep(&chunk, nullptr, nullptr).ok()) continue;
+    if (upstream_->state_of(chunk->memory) != BlockState::live || !keep(&chunk, {}).ok()) continue;
     const std::lock_guard lock(lock_);
     reserved_ += nbytes;
   }

@@ -6,6 +6,7 @@
 //   pending ranges, behind their events. A stream that runs inline cannot be put behind an event: there the caller
 //   waits for whichever range passes first. Its stream may wait for the caller in turn, so this wait has an end.
 //   A chunk of a stream-ordered upstream exists from a point of a stream on, so it begins as pending on that stream.
+//   Growth is shared: who misses while the pool grows waits for that, and the next growth is for all who still miss.
 // Empty chunks go back to the upstream by `trim`, and by themselves above the release threshold.
 // Must not know: where the upstream's memory comes from.
 #pragma once
@@ -66,6 +67,8 @@ class PoolMemoryResource final : public Resource {
   Status finish_block_use(const Block& block, StreamId stream, Access access) override;
 
   PoolUsage usage();
+  // How many threads wait for the pool to grow.
+  std::size_t waiting_count() const;
   // A block of what is free or proven passed by now: without growing, and without waiting.
   bool take_passed(const AllocRequest& request, Block* block);
   // Whether it may fit once every stream has passed.
@@ -81,6 +84,10 @@ class PoolMemoryResource final : public Resource {
   };
   using Pendings = std::unordered_map<StreamId, PendingRanges>;
   struct Growth;
+  struct Miss;
+  using MissPtr = std::shared_ptr<Miss>;
+  using Misses = std::vector<MissPtr>;
+  struct Flight;
 
   PoolMemoryResource(ResourcePtr upstream, const PoolOptions& options);
 
@@ -99,8 +106,10 @@ class PoolMemoryResource final : public Resource {
   bool take_free(const AllocRequest& request, Block* block);
   bool take_from(std::uint32_t index, const AllocRequest& request, Block* block);
   bool take_own(const AllocRequest& request, Block* block);
-  // Gives `first` its block from a chunk that is taken as a whole; the rest is pending on its stream.
-  bool hand_out_pending(RangeName whole, const AllocRequest* first, Block* block);
+  // Gives the misses their blocks of a new chunk; whether one of them has one now. One that is taken as a whole goes to
+  // one stream: the rest is pending there.
+  bool hand_out_chunk(std::uint32_t chunk, const Misses& misses);
+  bool hand_out_pending(RangeName whole, const Misses& misses);
   bool take_pending(PendingRanges& ranges, const AllocRequest& request, Block* block);
   void hand_out(const AllocRequest& request, RangeName name, Block* block);
   bool is_ours(const Block& block) const;
@@ -119,6 +128,9 @@ class PoolMemoryResource final : public Resource {
   bool steal(const AllocRequest& request, Block* block, Status* failure);
   PoolChunks take_empty_chunks(std::uint64_t keep_bytes);
   std::uint64_t step() const;
+  StreamId flight_of(const AllocRequest& request) const;
+  void board(Flight* flight);
+  void forget_flights_of_parent();
   Status out_of_memory(std::uint64_t requested);
   PoolUsage usage_locked();
 
@@ -127,12 +139,19 @@ class PoolMemoryResource final : public Resource {
   Status allocate_slowly(const AllocRequest& request, Block* block);
   Status allocate_without_growing(const AllocRequest& request, Status grown, Block* block);
   bool wait_for_room(const AllocRequest& request, Block* block);
-  // Lets time pass while other threads make the pool grow; false when none does, or it takes too long.
-  bool wait_for_growth(Patience* patience);
-  Status grow(const AllocRequest& request, Block* block);
-  // With `first`, the block that the chunk was added for.
-  Status add_chunk(std::uint64_t nbytes, std::uint64_t alignment, const AllocRequest* first, Block* block);
-  Status keep(std::unique_ptr<PoolChunk>* chunk, const AllocRequest* first, Block* block);
+  // Whether this thread serves a growth of this very pool: it would wait for itself.
+  bool is_growing_here() const;
+  // Until those who were growing are done, or one of them has added something; false when nobody was.
+  bool wait_for_growth();
+  // The miss is served, refused, or left to its thread.
+  void share_growth(const MissPtr& miss);
+  void fly(StreamId origin);
+  void end_flight(StreamId origin);
+  // For this request alone, and no more than it needs.
+  Status grow_alone(const AllocRequest& request, Block* block);
+  // With the misses that the chunk is added for; some may be left over, but not all.
+  Status add_chunk(std::uint64_t nbytes, std::uint64_t alignment, const Misses& misses);
+  Status keep(std::unique_ptr<PoolChunk>* chunk, const Misses& misses);
   Status wait_for_pending();
   Status give_back(PoolChunks chunks, std::uint64_t* released);
 
@@ -142,7 +161,6 @@ class PoolMemoryResource final : public Resource {
   const bool default_is_inline_;
   const bool parks_;  // not when empty chunks must go back at once: a parked range would keep its chunk
   StreamOrder order_;
-  std::atomic<std::uint32_t> growths_{0};  // chunks that are being added
 
   mutable Spinlock lock_;  // guards everything below; never held over the upstream or a wait
   ForkGuard fork_guard_{lock_};
@@ -151,6 +169,12 @@ class PoolMemoryResource final : public Resource {
   Stats stats_;
   std::uint64_t reserved_ = 0;
   std::uint64_t deallocations_ = 0;
+  std::vector<std::uint64_t> growths_;  // chunks that are being added, by number
+  std::uint64_t next_growth_ = 1;
+  std::uint64_t chunks_added_ = 0;
+  std::vector<StreamId> flights_;  // growths that misses may share: one at most for each origin
+  Misses misses_;                  // waiting for the next one, the oldest first
+  std::int64_t process_ = 0;       // whose flights they are
   ParkedRanges parked_;
   Pendings pending_;
   RetiredList<Waiting> retired_;
