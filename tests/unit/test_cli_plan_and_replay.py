@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+import tensormem as tm
+from tensormem import errors
 from tensormem.cli.main import cli
-from tensormem.trace import Lifetime, load_plan, write_lifetimes
+from tensormem.trace import Lifetime, load_plan, replay, replay_spaces, write_lifetimes
 
 KIB = 1024
 STEP = [Lifetime("a", 0, 4, 8 * KIB), Lifetime("b", 2, 6, 4 * KIB), Lifetime("c", 4, 8, 8 * KIB)]
@@ -109,7 +111,7 @@ def test_a_replay_on_elastic_pages_needs_no_memory_and_keeps_to_the_capacity(tra
 
 def test_a_replay_as_json_has_a_version_and_raw_numbers(trace: Path) -> None:
     outcome = json.loads(run("replay", trace, "-r", "leaf", "--json").stdout)
-    assert (outcome["schema"], outcome["version"], outcome["capacity"]) == ("tensormem.replay", 1, None)
+    assert (outcome["schema"], outcome["version"], outcome["capacity"]) == ("tensormem.replay", 2, None)
     assert outcome["replays"][0]["peak_reserved_bytes"] == 12 * KIB
     assert outcome["replays"][0]["samples"][-1] == [6, 0, 0]
 
@@ -124,3 +126,63 @@ def test_a_picture_is_written_where_there_is_none(trace: Path, tmp_path: Path) -
 
 def test_waste_over_time_is_shown_when_asked_for(trace: Path) -> None:
     assert "leaf after 6 events: 0.0% wasted" in run("replay", trace, "-r", "leaf", "-v").stdout
+
+
+@pytest.fixture
+def two_spaces(tmp_path: Path) -> Path:
+    """600 KiB at once in main memory, and as much in pinned memory."""
+    path = tmp_path / "two.tmt"
+    main, pinned = tm.mr.HostMemoryResource(), tm.mr.PinnedMemoryResource()
+    with tm.trace(path):
+        blocks = [(mr, mr.allocate(300 * KIB)) for mr in (main, pinned) for _ in range(2)]
+        small = main.allocate(100 * KIB)
+        main.deallocate(small)
+        for mr, block in blocks:
+            mr.deallocate(block)
+    return path
+
+
+def test_a_replay_judges_every_space_by_itself(two_spaces: Path) -> None:
+    result = run("replay", two_spaces, "-r", "leaf", "--capacity", "650KiB", "--json")
+    outcome = json.loads(result.stdout)
+    assert outcome["spaces"] == {"main": False, "pinned": True} and outcome["fits"] is False
+    assert result.exit_code == 1
+    found = {each["space"]: (each["fits"], each["peak_live_bytes"], each["events"]) for each in outcome["replays"]}
+    assert found == {"main": (False, 600 * KIB, 6), "pinned": (True, 600 * KIB, 4)}
+
+
+def test_a_replay_fits_when_every_space_does_though_their_sum_would_not(two_spaces: Path) -> None:
+    result = run("replay", two_spaces, "-r", "leaf", "--capacity", "700KiB", "--no-color")
+    assert result.exit_code == 0, result.output
+    rows = [line.split()[:3] for line in result.stdout.splitlines()]
+    assert ["main", "leaf", "yes"] in rows and ["pinned", "leaf", "yes"] in rows
+    assert "overall yes: main fits, pinned fits" in result.stdout
+
+
+def test_a_space_fits_if_one_of_the_stacks_does(two_spaces: Path) -> None:
+    result = run("replay", two_spaces, "-r", "limiting(650KiB)/leaf", "-r", "leaf", "--capacity", "700KiB", "--json")
+    outcome = json.loads(result.stdout)
+    assert [each["fits"] for each in outcome["replays"]] == [False, True, True, True]
+    assert result.exit_code == 0 and outcome["spaces"] == {"main": True, "pinned": True}
+
+
+def test_a_replay_of_one_space_leaves_the_others_out(two_spaces: Path) -> None:
+    result = run("replay", two_spaces, "-r", "leaf", "--capacity", "650KiB", "--space", "pinned", "--json")
+    assert result.exit_code == 0 and json.loads(result.stdout)["spaces"] == {"pinned": True}
+    failing = run("replay", two_spaces, "-r", "leaf", "--capacity", "650KiB")
+    assert "plan" in failing.stdout and "--space main" in failing.stdout
+
+
+def test_a_plan_is_for_one_space_and_the_refusal_names_them(two_spaces: Path) -> None:
+    refused = run("plan", two_spaces)
+    assert refused.exit_code == 2 and "main, pinned" in refused.stderr
+    assert run("plan", two_spaces, "--space", "pinned", "-q").exit_code == 0
+
+
+def test_the_function_wants_a_space_where_there_are_several(two_spaces: Path) -> None:
+    with tm.trace.open(two_spaces) as trace:
+        with pytest.raises(errors.InvalidArgument, match="main, pinned"):
+            replay(trace, "leaf")
+        assert replay(trace, "leaf", space="pinned").peak_live == 600 * KIB
+        reports = replay_spaces(trace, "leaf", capacity="650KiB")
+    assert {space: report.fits for space, report in reports.items()} == {"main": False, "pinned": True}

@@ -17,9 +17,9 @@ from tensormem.cli.exit_codes import ExitCode
 from tensormem.cli.files import Refusal, check_free, reading, writing
 from tensormem.cli.options import output_options, screen_options, trace_argument
 from tensormem.cli.screen import screen
-from tensormem.trace import workload_of
 from tensormem.trace.plan_file import plan_to_json
 from tensormem.trace.planning import plan as make_plan
+from tensormem.trace.workload import workload_of_one
 from tensormem.units import format_size, parse_size
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def plan(
     try:
         limit = None if capacity is None else parse_size(capacity)
         with reading(trace) as opened:
-            blocks = workload_of(opened, space).lifetimes
+            blocks = workload_of_one(opened, space)[1].lifetimes
         with _watching(console, time_limit, show=not silent and sys.stderr.isatty()) as progress:
             made = make_plan(blocks, limit, time_limit, alignment, progress, seed=seed)
     except errors.InvalidArgument as refusal:

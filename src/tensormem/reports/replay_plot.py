@@ -37,9 +37,12 @@ def replay_svg(reports: Sequence[ReplayReport], capacity: int | None = None) -> 
     if capacity is not None and capacity <= 2 * top:
         top = max(top, capacity)
     plot = _Plot(events, top * 1.04)
-    # All replayed the same trace; who came furthest tells most of it.
-    furthest = max(reports, key=lambda report: report.events_done, default=None)
-    parts = [_grid(plot), "" if furthest is None else _live(plot, furthest)]
+    # All of a space replayed the same blocks; who came furthest tells most of it.
+    furthest: dict[str, ReplayReport] = {}
+    for report in reports:
+        if report.space not in furthest or report.events_done > furthest[report.space].events_done:
+            furthest[report.space] = report
+    parts = [_grid(plot), *(_live(plot, report) for report in furthest.values())]
     if capacity is not None and capacity <= plot.top:
         parts.append(_capacity(plot, capacity))
     for number, report in enumerate(reports):
@@ -84,9 +87,10 @@ def _live(plot: _Plot, report: ReplayReport) -> str:
     points = [f"{plot.x(sample.event)},{plot.y(sample.live_bytes)}" for sample in report.samples]
     if not points:
         return ""
+    where = f" in {escape(report.space)}" if report.space else ""
     last = plot.x(report.samples[-1].event)
     outline = " ".join([f"{_LEFT},{plot.y(0)}", *points, f"{last},{plot.y(0)}"])
-    return f'<polygon points="{outline}" fill="#cccccc" fill-opacity="0.6"><title>live</title></polygon>'
+    return f'<polygon points="{outline}" fill="#cccccc" fill-opacity="0.6"><title>live{where}</title></polygon>'
 
 
 def _capacity(plot: _Plot, capacity: int) -> str:
@@ -101,7 +105,8 @@ def _line(plot: _Plot, report: ReplayReport, number: int) -> str:
     points = " ".join(f"{plot.x(sample.event)},{plot.y(sample.reserved_bytes)}" for sample in report.samples)
     x, y = _LEFT + number % _COLUMNS * 430, _HEIGHT - 24 + number // _COLUMNS * _ROW
     verdict = "" if report.fits else " (does not fit)"
-    label = escape(f"{report.stack}{verdict}")
+    where = f" in {report.space}" if report.space else ""
+    label = escape(f"{report.stack}{where}{verdict}")
     end = ""
     if report.failure is not None and report.samples:
         last = report.samples[-1]

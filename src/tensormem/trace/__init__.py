@@ -16,9 +16,9 @@ from tensormem.trace.peaks import Peak
 from tensormem.trace.plan_file import load_plan, save_plan
 from tensormem.trace.planning import Plan, PlanProgress, plan
 from tensormem.trace.recording import Recording, RecordingReport, counter, is_recording
-from tensormem.trace.replaying import ReplayFailure, ReplayReport, ReplaySample, replay
+from tensormem.trace.replaying import ReplayFailure, ReplayReport, ReplaySample, replay, replay_spaces
 from tensormem.trace.trace import Trace
-from tensormem.trace.workload import Workload, workload_of
+from tensormem.trace.workload import Workload, workload_of, workloads_by_space
 
 __all__ = [
     "BlockLife",
@@ -48,8 +48,10 @@ __all__ = [
     "plan",
     "read_lifetimes",
     "replay",
+    "replay_spaces",
     "save_plan",
     "workload_of",
+    "workloads_by_space",
     "write_lifetimes",
 ]
 

@@ -6,7 +6,7 @@ Must not know: how it is shown, or any trace format: whatever tells who lived wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from tensormem import mr
@@ -17,7 +17,7 @@ from tensormem.trace.plan_file import load_plan
 from tensormem.trace.planning import plan
 from tensormem.trace.stacks import StackParts, build_stack
 from tensormem.trace.trace import Trace
-from tensormem.trace.workload import workload_of
+from tensormem.trace.workload import workload_of_one, workloads_by_space
 from tensormem.units import format_size, parse_size
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tensormem.trace.planning import Plan
 
-__all__ = ["ReplayFailure", "ReplayReport", "ReplaySample", "replay"]
+__all__ = ["ReplayFailure", "ReplayReport", "ReplaySample", "replay", "replay_spaces"]
 
 _MOST_SAMPLES = 500
 
@@ -77,6 +77,8 @@ class ReplayReport:
     failure: ReplayFailure | None
     samples: tuple[ReplaySample, ...]
     counters: dict[str, int] = field(default_factory=dict)
+    space: str = ""
+    """Where its blocks were; "" when the lifetimes do not say."""
 
     @property
     def fits(self) -> bool:
@@ -93,6 +95,7 @@ class ReplayReport:
         failure = None if self.failure is None else self.failure._asdict()
         return {
             "stack": self.stack,
+            "space": self.space,
             "fits": self.fits,
             "events": self.event_count,
             "events_done": self.events_done,
@@ -117,6 +120,7 @@ def replay(
     *,
     capacity: int | str | None = None,
     real: bool = False,
+    space: str | None = None,
     streams: Sequence[int] | None = None,
     time_limit: float = 5.0,
     progress: Callable[[float], object] | None = None,
@@ -125,15 +129,17 @@ def replay(
 
     The leaf has addresses only, so that any capacity can be asked about anywhere; with `real` it is main memory.
     `streams` has a number per block: those with the same number are allocated and given back on the same stream; a
-    `Trace` brings its own. The replay ends at the first block that there is no memory for. "planned" makes a plan
+    `Trace` brings its own. A `Trace` of several spaces needs `space`, the one to judge; `replay_spaces` judges all of
+    them. The replay ends at the first block that there is no memory for. "planned" makes a plan
     first, for at most `time_limit` seconds, and "planned(plan.json)" takes one from a file. `progress` is told a few
     hundred times which share is done.
 
     >>> replay([Lifetime("a", 0, 2, 4096), Lifetime("b", 1, 3, 4096)], "planned").peak_reserved
     8192
     """
+    named = space or ""
     if isinstance(trace, Trace):
-        trace, streams = workload_of(trace)
+        named, (trace, streams) = workload_of_one(trace, space)
     blocks = [Lifetime(*each) for each in trace]
     check_lifetimes(blocks)
     if streams is not None and len(streams) != len(blocks):
@@ -152,8 +158,43 @@ def replay(
         # The stack itself does not fit: the first block is as far as it would come.
         first = min(blocks, key=lambda block: block.lower)
         failure = ReplayFailure(0, first.id, first.size, type(error).__name__, str(error))
-        return ReplayReport(stack, 2 * len(blocks), 0, 0, 0, failure, ())
-    return _Replay(stack, blocks, made, parts, streams).run(progress)
+        return ReplayReport(stack, 2 * len(blocks), 0, 0, 0, failure, (), space=named)
+    return replace(_Replay(stack, blocks, made, parts, streams).run(progress), space=named)
+
+
+def replay_spaces(
+    trace: Trace,
+    stack: str = "pool",
+    *,
+    capacity: int | str | None = None,
+    real: bool = False,
+    time_limit: float = 5.0,
+    progress: Callable[[float], object] | None = None,
+) -> dict[str, ReplayReport]:
+    """Replay every space of a trace by itself, as `replay` does: each has `capacity`, and its own verdict.
+
+    >>> import pathlib, tempfile
+    >>> import tensormem as tm
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "run.tmt"
+    >>> mr = tm.mr.HostMemoryResource()
+    >>> with tm.trace(path):
+    ...     mr.deallocate(mr.allocate(1000))
+    >>> {space: report.fits for space, report in replay_spaces(tm.trace.open(path), capacity="4MiB").items()}
+    {'main': True}
+    """
+    return {
+        space: replay(
+            blocks.lifetimes,
+            stack,
+            capacity=capacity,
+            real=real,
+            space=space,
+            streams=blocks.streams,
+            time_limit=time_limit,
+            progress=progress,
+        )
+        for space, blocks in workloads_by_space(trace).items()
+    }
 
 
 def _leaf(limit: int | None, real: bool) -> mr.DeviceMemoryResource:
