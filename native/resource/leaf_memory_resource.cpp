@@ -5,6 +5,7 @@
 
 #include "base/blocking.hpp"
 #include "base/invariant.hpp"
+#include "trace/reports.hpp"
 
 namespace tensormem {
 
@@ -45,7 +46,8 @@ void LeafMemoryResource::give_back_orphans() {
     if (orphan.uses != nullptr) others = uses_of(orphan)->conflicts(orphan.stream, Access::write);
     const bool idle = !driver().stream_is_valid(orphan.stream) || driver().stream_synchronize(orphan.stream).ok();
     // What is not proven done is kept for ever: a leak, not a crash.
-    if (idle && order_.synchronize(others).ok()) (void)give_back(orphan).ok();
+    if (!idle || !order_.synchronize(others).ok() || !give_back(orphan).ok()) continue;
+    report_deallocate(id(), orphan.address, orphan.nbytes, orphan.generation, orphan.tag);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/align.hpp"
+#include "trace/inside.hpp"
 
 namespace tensormem {
 
@@ -24,6 +25,7 @@ Status PlannedMemoryResource::create(ResourcePtr upstream, std::vector<PlannedBl
   std::shared_ptr<PlannedMemoryResource> made(new PlannedMemoryResource(std::move(upstream), std::move(plan)));
   if (height != 0) {
     AllocRequest request{.nbytes = height, .alignment = std::max<std::uint64_t>(alignment, 256)};
+    const TraceInside inside;
     TM_TRY(made->upstream_->allocate(request, &made->arena_));
     made->has_arena_ = true;
     // Blocks of it are used on any stream, so it has to be there for all of them.
@@ -41,6 +43,7 @@ PlannedMemoryResource::PlannedMemoryResource(ResourcePtr upstream, std::vector<P
 PlannedMemoryResource::~PlannedMemoryResource() {
   finish();
   for (const Block& block : owed_) (void)give_to_upstream(block).ok();
+  const TraceInside inside;
   BlockState end;
   // A place that could not be given back may still be used by a stream: then all of it is kept.
   if (has_arena_ && taken_.empty()) (void)upstream_->deallocate(arena_, kDefaultStream, &end).ok();
@@ -132,6 +135,7 @@ Status PlannedMemoryResource::give_back(const BlockEntry& entry) {
 Status PlannedMemoryResource::give_to_upstream(const Block& block) {
   const StreamId stream = driver().stream_is_valid(block.stream) ? block.stream : kDefaultStream;
   BlockState end;
+  const TraceInside inside;
   return upstream_->deallocate(block, stream, &end);
 }
 
