@@ -108,6 +108,9 @@ BlockCache::~BlockCache() {
     for (const Use& use : until) (void)order_.synchronize({use}).ok();
   } catch (const std::bad_alloc&) {
   }
+  for (std::uint32_t row = 0; row < ids_.row_count(); ++row) {
+    if (ids_[row].live) report_end(row);
+  }
 }
 
 // --- Frames --------------------------------------------------------------------------------------------------------
@@ -177,19 +180,19 @@ void BlockCache::note_peak() noexcept { peak_physical_bytes_ = std::max(peak_phy
 
 // --- Blocks --------------------------------------------------------------------------------------------------------
 
-void BlockCache::hand_out(std::uint64_t count, CacheBlockId* ids) noexcept {
+void BlockCache::hand_out(std::uint64_t count, TagId tag, CacheBlockId* ids) noexcept {
   for (std::uint64_t i = 0; i < count; ++i) {
     const Place place = frames_.take();
-    const std::uint32_t row = ids_.make(place);
+    const std::uint32_t row = ids_.make(place, tag);
     frames_.set_owner(place, row + 1);
     ids[i] = ids_.id_of(row);
-    report_allocate(pages_->id(), address_of(place), block_bytes_, ids[i], 0);
+    report_allocate(pages_->id(), address_of(place), block_bytes_, ids[i], tag);
   }
   total_allocated_ += count;
 }
 
 // Everything with the lock if the pages it needs are at hand; otherwise they are got without it, and all is tried anew.
-Status BlockCache::allocate(std::uint64_t count, CacheBlockId* ids) noexcept try {
+Status BlockCache::allocate(std::uint64_t count, TagId tag, CacheBlockId* ids) noexcept try {
   LoosePages loose(*pages_);
   while (true) {
     std::vector<std::uint64_t> homes;
@@ -201,7 +204,7 @@ Status BlockCache::allocate(std::uint64_t count, CacheBlockId* ids) noexcept try
       if (frames * shape_.pages <= loose.size()) {
         if (!ids_.reserve(count)) return Status::fail(Code::out_of_memory, "the ids of the cache are used up", count);
         TM_TRY(back_frames(frames, loose));
-        hand_out(count, ids);
+        hand_out(count, tag, ids);
         return {};
       }
       wish_for(frames, &homes);

@@ -80,7 +80,7 @@ class BlockCache final : public BudgetMember {
   std::uint64_t physical_bytes() const noexcept { return pages_->cache().held_pages() * page_bytes(); }
   const BudgetPtr& budget() const noexcept { return budget_; }
 
-  Status allocate(std::uint64_t count, CacheBlockId* ids) noexcept;
+  Status allocate(std::uint64_t count, TagId tag, CacheBlockId* ids) noexcept;
   // The places are used again when the work queued on `stream`, and every recorded use, is done; the ids are gone at
   // once. `still_held` for a pinned block.
   Status free(const CacheBlockId* ids, std::uint64_t count, StreamId stream) noexcept;
@@ -139,7 +139,7 @@ class BlockCache final : public BudgetMember {
   Status back_frames(std::uint64_t frames, LoosePages& loose);
   Status back_one(std::uint64_t frame, LoosePages& loose) noexcept;
   void unback_idle(std::uint64_t keep_bytes, LoosePages& loose) noexcept;
-  void hand_out(std::uint64_t count, CacheBlockId* ids) noexcept;
+  void hand_out(std::uint64_t count, TagId tag, CacheBlockId* ids) noexcept;
 
   // The rows of the ids, none of them twice; all live.
   Status find_all(const CacheBlockId* ids, std::uint64_t count, std::vector<std::uint32_t>* rows);
@@ -149,6 +149,7 @@ class BlockCache final : public BudgetMember {
   void unpin_row(std::uint32_t row) noexcept;
   Status end_of_stream(StreamId stream, Uses* until);
   Uses uses_left(std::uint32_t row);
+  void report_end(std::uint32_t row) const noexcept;
   void forget_row(std::uint32_t row) noexcept;
   void drop_done_uses() noexcept;
   Status reap_locked(LoosePages& loose) noexcept;

@@ -64,8 +64,12 @@ Uses BlockCache::uses_left(std::uint32_t row) {
   return left;
 }
 
+void BlockCache::report_end(std::uint32_t row) const noexcept {
+  report_deallocate(pages_->id(), address_of(ids_[row].place), block_bytes_, ids_.id_of(row), ids_[row].tag);
+}
+
 void BlockCache::forget_row(std::uint32_t row) noexcept {
-  report_deallocate(pages_->id(), address_of(ids_[row].place), block_bytes_, ids_.id_of(row), 0);
+  report_end(row);
   if (ids_[row].used) uses_.erase(row);
   ids_.drop(row);
 }

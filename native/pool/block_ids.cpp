@@ -23,7 +23,7 @@ bool BlockIds::reserve(std::uint64_t count) {
   return true;
 }
 
-std::uint32_t BlockIds::make(std::uint32_t place) noexcept {
+std::uint32_t BlockIds::make(std::uint32_t place, TagId tag) noexcept {
   std::uint32_t row = static_cast<std::uint32_t>(rows_.size());
   if (first_free_ != 0) {
     row = first_free_ - 1;
@@ -35,6 +35,7 @@ std::uint32_t BlockIds::make(std::uint32_t place) noexcept {
   }
   BlockRow& at = rows_[row];
   at.place = place;
+  at.tag = tag;
   at.generation += 1;
   at.live = true;
   live_ += 1;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/interned.hpp"
 #include "base/status.hpp"
 
 namespace tensormem {
@@ -17,6 +18,7 @@ struct BlockRow {
   std::uint32_t place = 0;  // of a free row: the next free one, plus one
   std::uint32_t pins = 0;
   std::uint32_t generation = 0;
+  TagId tag = kUntagged;
   bool live = false;
   bool marked = false;  // seen by the call under way
   bool used = false;    // by a stream: the cache has the events
@@ -29,7 +31,7 @@ class BlockIds {
   // Room for so many more, so that `make` cannot fail. Throws bad_alloc; false if there are too many.
   bool reserve(std::uint64_t count);
   // The row of a new block; `id_of` gives its id.
-  std::uint32_t make(std::uint32_t place) noexcept;
+  std::uint32_t make(std::uint32_t place, TagId tag) noexcept;
   void drop(std::uint32_t row) noexcept;
 
   CacheBlockId id_of(std::uint32_t row) const noexcept {

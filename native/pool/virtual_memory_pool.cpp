@@ -67,6 +67,9 @@ VirtualMemoryPool::~VirtualMemoryPool() {
   const BlockingRegion waiting;
   retired_.wait_and_take(order_, &unmapped_below);
   for (const auto& [offset, block] : blocks_) (void)order_.synchronize(block.uses).ok();
+  for (const auto& [offset, block] : blocks_) {
+    report_deallocate(pages_->id(), base() + offset, block.size, block.id, block.tag);
+  }
 }
 
 // --- Pages ---------------------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ std::shared_ptr<BlockCache> new_cache(const BlockCacheOptions& options = small_o
 
 Ids allocate(BlockCache& cache, std::uint64_t count) {
   Ids ids(count);
-  TM_CHECK(cache.allocate(count, ids.data()).ok());
+  TM_CHECK(cache.allocate(count, kUntagged, ids.data()).ok());
   return ids;
 }
 
@@ -121,13 +121,13 @@ TM_TEST("stale, double and foreign ids are refused and nothing changes") {
 TM_TEST("a batch that does not fit is refused whole") {
   const auto cache = new_cache();
   Ids ids(300);
-  TM_CHECK(cache->allocate(257, ids.data()).code() == Code::out_of_virtual_memory);
+  TM_CHECK(cache->allocate(257, kUntagged, ids.data()).code() == Code::out_of_virtual_memory);
   TM_CHECK(cache->physical_bytes() == 0);
-  TM_CHECK(cache->allocate(256, ids.data()).ok());
-  TM_CHECK(cache->allocate(1, ids.data()).code() == Code::out_of_virtual_memory && cache->is_valid());
+  TM_CHECK(cache->allocate(256, kUntagged, ids.data()).ok());
+  TM_CHECK(cache->allocate(1, kUntagged, ids.data()).code() == Code::out_of_virtual_memory && cache->is_valid());
   const auto tight = new_cache(small_options(), host_driver(), std::make_shared<LocalBudget>(2 * kSmallPage));
-  TM_CHECK(tight->allocate(9, ids.data()).code() == Code::out_of_physical_memory);
-  TM_CHECK(tight->physical_bytes() == 0 && tight->allocate(8, ids.data()).ok() && tight->is_valid());
+  TM_CHECK(tight->allocate(9, kUntagged, ids.data()).code() == Code::out_of_physical_memory);
+  TM_CHECK(tight->physical_bytes() == 0 && tight->allocate(8, kUntagged, ids.data()).ok() && tight->is_valid());
 }
 
 TM_TEST("compaction reaches the floor, keeps every byte, and says what moved") {

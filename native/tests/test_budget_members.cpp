@@ -29,8 +29,10 @@ struct Maker {
 
 Maker make_pool(Driver& driver, const BudgetPtr& budget) {
   std::shared_ptr<VirtualMemoryPool> pool;
-  TM_CHECK(
-      VirtualMemoryPool::open(driver, {.capacity = 64 * kPageBytes, .page_bytes = kPageBytes}, budget, &pool).ok());
+  VirtualPoolOptions options;
+  options.capacity = 64 * kPageBytes;
+  options.page_bytes = kPageBytes;
+  TM_CHECK(VirtualMemoryPool::open(driver, options, budget, &pool).ok());
   const auto id = std::make_shared<PoolBlockId>();
   return {[=](std::uint64_t pages) { return pool->allocate(pages * kPageBytes, 256, false, kUntagged, id.get()); },
           [=] { TM_CHECK(pool->deallocate(*id, kDefaultStream).ok()); }};
@@ -46,7 +48,7 @@ Maker make_cache(Driver& driver, const BudgetPtr& budget) {
   const auto ids = std::make_shared<std::vector<CacheBlockId>>();
   return {[=](std::uint64_t pages) {
             ids->resize(pages);
-            return cache->allocate(pages, ids->data());
+            return cache->allocate(pages, kUntagged, ids->data());
           },
           [=] { TM_CHECK(cache->free(ids->data(), ids->size(), kDefaultStream).ok()); }};
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ PAGE = 2 << 20
 class Maker:
     """A maker of any kind that takes pages and gives them back, whereupon they are idle."""
 
-    def __init__(self, take: Callable[[int], object], free: Callable[[object], object], name: str) -> None:
+    def __init__(self, take: Callable[[int], Any], free: Callable[[Any], object], name: str) -> None:
         self.take, self.free, self.name = take, free, name
 
 

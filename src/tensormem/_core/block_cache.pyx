@@ -26,7 +26,7 @@ from libcpp.vector cimport vector
 from tensormem._core.budgets cimport budget_or_limit
 from tensormem._core.drivers cimport Driver, place_name
 from tensormem._core.failures cimport check
-from tensormem._core.native cimport Status, StreamId
+from tensormem._core.native cimport Status, StreamId, TagId
 from tensormem._core.native_block_cache cimport BlockCache as NativeCache
 from tensormem._core.native_block_cache cimport BlockCacheOptions, BlockCacheStats, CacheBlockId, PackingReport
 from tensormem._core.native_pool cimport BudgetPtr, LocalBudget
@@ -213,13 +213,16 @@ cdef class BlockCache:
 
     # --- Blocks ---
 
-    def allocate(self, count):
-        """The ids of `count` new blocks, all or none, as an `array('q')`. The fullest pages are filled first."""
+    def allocate(self, count, *, tag=None):
+        """The ids of `count` new blocks, all or none, as an `array('q')`. The fullest pages are filled first. Traces know
+        them by `tag`, or by the tag in force.
+        """
         cdef shared_ptr[NativeCache] cache = self._share()
         cdef arrays.array ids
         cdef uint64_t number
         cdef CacheBlockId* out
         cdef Status status
+        cdef TagId named = tag_or_current(tag)
         try:
             wanted = operator.index(count)
         except TypeError:
@@ -232,9 +235,9 @@ cdef class BlockCache:
         ids = arrays.clone(_IDS, <Py_ssize_t>number, False)
         out = <CacheBlockId*>ids.data.as_voidptr
         with nogil:
-            status = cache.get().allocate(number, out)
+            status = cache.get().allocate(number, named, out)
         if not status.ok():
-            refuse(self, move(status), tag_or_current(None))
+            refuse(self, move(status), named)
         return ids
 
     def deallocate(self, ids, stream=None):

@@ -1,9 +1,25 @@
 from types import TracebackType
 from typing import Self, final
 
+from tensormem._core.budgets import Budget
+
 @final
 class GrowableBuffer:
-    def __init__(self, max_size: int | str, nbytes: int | str = 0) -> None: ...
+    def __init__(
+        self,
+        max_size: int | str,
+        nbytes: int | str = 0,
+        *,
+        tag: str | None = None,
+        physical_limit: int | str | None = None,
+        budget: Budget | None = None,
+    ) -> None: ...
+    @property
+    def budget(self) -> Budget | None: ...
+    @property
+    def tag(self) -> str: ...
+    @property
+    def peak(self) -> int: ...
     @property
     def address(self) -> int: ...
     @property

@@ -8,15 +8,15 @@ import threading
 
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
-from libc.stdint cimport uint64_t
-from libcpp.memory cimport shared_ptr, unique_ptr
+from libc.stdint cimport uint32_t, uint64_t
+from libcpp.memory cimport unique_ptr
 from libcpp.utility cimport move
 from posix.types cimport pid_t
 from posix.unistd cimport getpid
 
 from tensormem._core.budgets cimport budget_or_limit
-from tensormem._core.native cimport Budget as NativeBudget
-from tensormem._core.native cimport Status
+from tensormem._core.native cimport Status, TagId, tag_text
+from tensormem._core.native_pool cimport BudgetPtr
 from tensormem._core.resources cimport tag_or_current
 from tensormem._core.shortages cimport note_shortage, refuse
 from tensormem._core.sizes cimport size_of
@@ -35,6 +35,17 @@ cdef extern from "_core/view_counts.hpp" namespace "tensormem" nogil:
         uint64_t count()
 
 
+cdef extern from "pool/committed_range.hpp" namespace "tensormem" nogil:
+    cdef cppclass CommittedRange:
+        CommittedRange(BudgetPtr budget, uint32_t reporter, const char* name, uint64_t base, TagId tag) except +
+        Status claim(uint64_t nbytes)
+        void give_back(uint64_t nbytes)
+        void grow(uint64_t nbytes)
+        void shrink(uint64_t nbytes)
+        uint64_t peak()
+        TagId tag()
+
+
 cdef uint64_t _LARGEST = <uint64_t>1 << 62
 
 
@@ -42,7 +53,9 @@ cdef uint64_t _LARGEST = <uint64_t>1 << 62
 cdef class GrowableBuffer:
     """Bytes that grow in place, up to `max_size`. Views of the old part stay valid; shrinking gives memory back.
 
-    It cannot shrink under a view of the part that would go: that raises `BufferError` and changes nothing.
+    It cannot shrink under a view of the part that would go: that raises `BufferError` and changes nothing. Its pages
+    count in `physical_limit`, or in a `budget` shared with others; traces know them by `tag`, or by the tag in force
+    when it was made.
 
     >>> import tensormem as tm
     >>> with tm.GrowableBuffer("1GiB") as buffer:
@@ -62,8 +75,8 @@ cdef class GrowableBuffer:
     cdef uint64_t _nbytes
     cdef uint64_t _used  # bytes behind `_nbytes`, up to here, may be other than zero
     cdef unique_ptr[ViewCounts] _views
-    cdef uint64_t _claimed
-    cdef shared_ptr[NativeBudget] _budget  # of its pages: the limits in force where it was made
+    cdef unique_ptr[CommittedRange] _committed
+    cdef readonly object budget
     cdef object _lock
     cdef bint _resizing
     cdef pid_t _home
@@ -73,26 +86,34 @@ cdef class GrowableBuffer:
     def __cinit__(self, *arguments, **options):
         self._views.reset(new ViewCounts())
 
-    def __dealloc__(self):
-        # Its pages go with it.
-        self._return_claim(self._claimed)
-
-    def __init__(self, max_size, nbytes=0):
+    def __init__(self, max_size, nbytes=0, *, tag=None, physical_limit=None, budget=None):
         cdef uint64_t limit = size_of(max_size)
+        cdef TagId named = tag_or_current(tag)
+        cdef BudgetPtr admitted
         if self._range is not None:
             raise errors.InvalidArgument("a buffer is made once")
         if limit == 0 or limit > _LARGEST:
             raise errors.InvalidSize(max_size)
+        admitted = budget_or_limit(budget, physical_limit, drivers.host(), 0)
         self._vmm = VirtualMemoryManager(drivers.host())  # its own: nobody else can close it under a view
         minimum, recommended = self._vmm.granularity()
-        self._budget = budget_or_limit(None, None, drivers.host(), 0)
         self._page = recommended if limit >= <uint64_t>recommended else minimum
         self._pages = []
         self._lock = threading.RLock()  # the garbage collector may come back to us in the middle of a call
         self._home = getpid()
         self._range = self._vmm.reserve((limit + self._page - 1) // self._page * self._page, self._page)
+        self._committed.reset(
+            new CommittedRange(
+                admitted, self._range.native.get().id(), b"GrowableBuffer", self._range.native.get().base(), named
+            )
+        )
+        self.budget = budget
         if nbytes:
             self.resize(nbytes)
+        # The list of pools stands above this module.
+        from tensormem.pools.living import remember
+
+        remember(self)
 
     @property
     def address(self):
@@ -113,6 +134,19 @@ cdef class GrowableBuffer:
     def max_size(self):
         """The bytes that it can grow to."""
         return self._open().size
+
+    @property
+    def peak(self):
+        """The most bytes that ever had memory."""
+        self._open()
+        return self._committed.get().peak()
+
+    @property
+    def tag(self):
+        """What its memory is called in traces; "untagged" if nothing."""
+        self._open()
+        text = tag_text(self._committed.get().tag())
+        return text.data()[:text.size()].decode()
 
     @property
     def page_size(self):
@@ -151,41 +185,36 @@ cdef class GrowableBuffer:
     cdef int _set_page_count(self, uint64_t count) except -1:
         cdef uint64_t have = len(self._pages)
         if count > have:
-            self._grow(have, count)
+            self._claim((count - have) * self._page)
+            try:
+                self._check_room((count - have) * self._page)
+                fresh = [
+                    self._vmm.alloc_physical(self._page, near=self._range.base + i * self._page)
+                    for i in range(have, count)
+                ]
+                self._vmm.map(self._range, fresh, have * self._page, access="read_write")
+            except BaseException as error:
+                self._committed.get().give_back((count - have) * self._page)
+                note_shortage(error, self, self._committed.get().tag())
+                raise
+            self._pages.extend(fresh)
+            self._committed.get().grow(count * self._page)
         elif count < have:
             self._vmm.unmap(self._range, count * self._page, (have - count) * self._page)
             for page in self._pages[count:]:
                 page.close()
             del self._pages[count:]
-            self._return_claim((have - count) * self._page)
+            self._committed.get().shrink(count * self._page)
         return 0
 
-    cdef int _grow(self, uint64_t have, uint64_t count) except -1:
-        cdef uint64_t nbytes = (count - have) * self._page
-        cdef shared_ptr[NativeBudget] budget = self._budget
+    cdef int _claim(self, uint64_t nbytes) except -1:
+        cdef CommittedRange* committed = self._committed.get()
         cdef Status status
         with nogil:
-            status = budget.get().claim(nbytes)
+            status = committed.claim(nbytes)
         if not status.ok():
-            refuse(self, move(status), tag_or_current(None))
-        try:
-            self._check_room(nbytes)
-            fresh = [
-                self._vmm.alloc_physical(self._page, near=self._range.base + i * self._page) for i in range(have, count)
-            ]
-            self._vmm.map(self._range, fresh, have * self._page, access="read_write")
-        except BaseException as error:
-            self._budget.get().give_back(nbytes)
-            note_shortage(error, self, tag_or_current(None))
-            raise
-        self._pages.extend(fresh)
-        self._claimed += nbytes
+            refuse(self, move(status), committed.tag())
         return 0
-
-    cdef void _return_claim(self, uint64_t nbytes) noexcept:
-        self._claimed -= nbytes
-        if nbytes and self._home == getpid():
-            self._budget.get().give_back(nbytes)
 
     cdef int _check_room(self, uint64_t nbytes) except -1:
         # Asked at once, so that a hopeless wish does not first take all there is, page by page.
@@ -236,7 +265,7 @@ cdef class GrowableBuffer:
         for page in self._pages:
             page.close()
         self._pages.clear()
-        self._return_claim(self._claimed)
+        self._committed.get().shrink(0)
         self._nbytes = self._used = 0
         self.closed = True
         return 0

@@ -4,7 +4,7 @@ from libcpp cimport bool as cbool
 from libcpp.memory cimport shared_ptr
 from libcpp.vector cimport vector
 
-from tensormem._core.native cimport Driver, Status, StreamId
+from tensormem._core.native cimport Driver, Status, StreamId, TagId
 from tensormem._core.native_pool cimport BudgetPtr
 
 
@@ -55,7 +55,7 @@ cdef extern from "pool/block_cache.hpp" namespace "tensormem" nogil:
         uint64_t page_bytes()
         uint64_t physical_bytes()
         const BudgetPtr& budget()
-        Status allocate(uint64_t count, CacheBlockId* ids)
+        Status allocate(uint64_t count, TagId tag, CacheBlockId* ids)
         Status free(const CacheBlockId* ids, uint64_t count, StreamId stream)
         Status addresses(const CacheBlockId* ids, uint64_t count, uint64_t* addresses)
         Status pin(const CacheBlockId* ids, uint64_t count)

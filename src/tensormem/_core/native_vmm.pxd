@@ -1,5 +1,5 @@
 # Owns: the declarations of native/vmm that the Cython modules of this package use. No code.
-from libc.stdint cimport int32_t, uint64_t
+from libc.stdint cimport int32_t, uint32_t, uint64_t
 from libcpp cimport bool as cbool
 from libcpp.map cimport map as cmap
 from libcpp.memory cimport shared_ptr, unique_ptr
@@ -44,6 +44,7 @@ cdef extern from "vmm/address_range.hpp" namespace "tensormem" nogil:
         uint64_t physical_offset
         uint64_t size
     cdef cppclass AddressRange:
+        uint32_t id()
         uint64_t base()
         uint64_t size()
         uint64_t alignment()

@@ -1,4 +1,4 @@
-"""Owns: the figures of elastic pools, block caches, tenants, and the budgets they draw on.
+"""Owns: the figures of elastic pools, block caches, growable buffers, tenants, and the budgets they draw on.
 
 Must not know: resources, except that an elastic one has a budget too.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tensormem._core import Driver
+from tensormem._core import Driver, GrowableBuffer, drivers
 from tensormem.errors import TensormemError
 from tensormem.pools import BlockCache, Budget, SharedBudget, TenantPool, TenantStats, VirtualMemoryPool
 from tensormem.pools.living import living
@@ -27,7 +27,7 @@ _LONGEST_NAME = 80
 
 
 class PoolFigures(NamedTuple):
-    """One elastic pool or block cache at one moment. What its kind does not know is None.
+    """One elastic pool, block cache or growable buffer at one moment. What its kind does not know is None.
 
     >>> import tensormem as tm
     >>> with tm.VirtualMemoryPool("1GiB") as pool:
@@ -99,12 +99,12 @@ class BudgetFigures(NamedTuple):
 
 
 def look_at_pools() -> list[PoolFigures]:
-    """Every elastic pool and block cache that is open."""
+    """Every elastic pool, block cache and growable buffer that is open."""
     owners = _owners()
     return [
         figures
         for number, pool in living()
-        if isinstance(pool, VirtualMemoryPool | BlockCache)
+        if isinstance(pool, VirtualMemoryPool | BlockCache | GrowableBuffer)
         and (figures := _pool_figures(number, pool, owners.get(id(pool)))) is not None
     ]
 
@@ -146,8 +146,14 @@ def look_at_budgets() -> list[BudgetFigures]:
 
 def devices_of_pools() -> list[tuple[Driver, int]]:
     """The drivers and devices that open pools are on."""
-    pools = [pool for _, pool in living() if isinstance(pool, VirtualMemoryPool | BlockCache)]
-    return [(pool.driver, pool.device) for pool in pools if not pool.closed]
+    pools = [pool for _, pool in living()]
+    found = [
+        (each.driver, each.device)
+        for each in pools
+        if isinstance(each, VirtualMemoryPool | BlockCache) and not each.closed
+    ]
+    buffers = any(isinstance(each, GrowableBuffer) and not each.closed for each in pools)
+    return found + ([(drivers.host(), 0)] if buffers else [])
 
 
 def _tenant_pools() -> list[tuple[int, TenantPool]]:
@@ -177,8 +183,12 @@ def _shared_budgets() -> list[tuple[int, SharedBudget]]:
     return [(number, budget) for number, budget in budgets if isinstance(budget, SharedBudget) and not budget.closed]
 
 
-def _pool_figures(number: int, pool: VirtualMemoryPool | BlockCache, owner: str | None) -> PoolFigures | None:
+def _pool_figures(
+    number: int, pool: VirtualMemoryPool | BlockCache | GrowableBuffer, owner: str | None
+) -> PoolFigures | None:
     try:
+        if isinstance(pool, GrowableBuffer):
+            return _buffer(number, pool)
         return _elastic(number, pool, owner) if isinstance(pool, VirtualMemoryPool) else _cache(number, pool)
     except TensormemError:  # closed meanwhile
         return None
@@ -221,6 +231,25 @@ def _cache(number: int, cache: BlockCache) -> PoolFigures:
         fragmentation=stats.fragmentation,
         limit_bytes=_limit(cache.budget, cache.physical_limit),
         total_allocations=stats.total_allocated,
+    )
+
+
+def _buffer(number: int, buffer: GrowableBuffer) -> PoolFigures:
+    return PoolFigures(
+        id=number,
+        name=type(buffer).__name__,
+        space="main",
+        used_bytes=buffer.nbytes,
+        used_blocks=1 if buffer.nbytes else 0,
+        reserved_bytes=buffer.capacity,
+        peak_bytes=buffer.peak,
+        idle_bytes=0,
+        suspended_bytes=0,
+        capacity_bytes=buffer.max_size,
+        largest_free_bytes=None,
+        fragmentation=0.0,
+        limit_bytes=_limit(buffer.budget, None),
+        total_allocations=None,
     )
 
 
