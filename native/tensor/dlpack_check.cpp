@@ -1,5 +1,9 @@
 #include "tensor/dlpack_check.hpp"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include "base/align.hpp"
 
 namespace tensormem::dlpack {
@@ -52,6 +56,25 @@ ElementWidth width_of(DataType dtype, std::uint64_t flags) {
   return width;
 }
 
+// DLPack's numbers for main memory, memory pinned by CUDA and by ROCm, and managed memory.
+bool is_touched_by_the_cpu(Device device) {
+  return device.device_type == 1 || device.device_type == 3 || device.device_type == 11 || device.device_type == 13;
+}
+
+// The end of the addresses that a process can have: behind it none is canonical. Where pages have five levels a process
+// may ask for addresses up to 2^56; machines that use the topmost byte as a tag are asked nothing.
+std::uint64_t user_address_limit() {
+#if defined(__x86_64__)
+  static const bool has_five_levels = [] {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (c >> 16 & 1) != 0;
+  }();
+  return has_five_levels ? 1ULL << 56 : 1ULL << 47;
+#else
+  return ~0ULL;
+#endif
+}
+
 Status check_place(const Tensor& tensor, const Reach& reach, Checked* checked) {
   const auto data = reinterpret_cast<std::uint64_t>(tensor.data);
   std::uint64_t end = 0;
@@ -68,6 +91,9 @@ Status check_place(const Tensor& tensor, const Reach& reach, Checked* checked) {
   }
   if (reach.below > checked->first) return refuse("negative strides reach below address 0", 0);
   if (!checked_add(checked->first, reach.above, &end)) return refuse("elements reach beyond the address space", 0);
+  if (is_touched_by_the_cpu(tensor.device) && end > user_address_limit()) {
+    return refuse("the elements lie beyond the addresses that a process can have", static_cast<std::int64_t>(end));
+  }
   checked->lowest = checked->first - reach.below;
   checked->nbytes = reach.below + reach.above;
   return {};

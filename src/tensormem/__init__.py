@@ -51,7 +51,7 @@ if TYPE_CHECKING:
         pinned,
         preferred_compute_devices,
     )
-    from tensormem.streams import Event, Stream
+    from tensormem.streams import Event, Stream, StreamId
     from tensormem.tensor import (
         Tensor,
         TransferReport,
@@ -89,6 +89,7 @@ __all__ = [
     "SharedBudget",
     "Storage",
     "Stream",
+    "StreamId",
     "TenantPool",
     "Tensor",
     "TensorMemory",
@@ -141,7 +142,7 @@ __all__ = [
 # Where each name that is not a module comes from.
 _HOMES = {
     **dict.fromkeys(("DType", "dtype"), "dtypes"),
-    **dict.fromkeys(("Event", "Stream"), "streams"),
+    **dict.fromkeys(("Event", "Stream", "StreamId"), "streams"),
     **dict.fromkeys(("limit", "memory_stats", "tag", "use_resource"), "mr"),
     **dict.fromkeys(("ComputeDevice", "LogicalMemorySpace", "OpKind", "preferred_compute_devices"), "spaces"),
     **dict.fromkeys(("gpu", "main", "managed", "pinned"), "spaces"),

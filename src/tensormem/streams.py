@@ -6,13 +6,13 @@ Must not know: resources and tensors.
 """
 
 from tensormem import drivers
-from tensormem._core import Event, Stream, StreamLike, SupportsCudaStream
+from tensormem._core import Event, Stream, StreamId, StreamLike, SupportsCudaStream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from tensormem.drivers.where import WhereLike
 
-__all__ = ["Event", "Stream", "StreamLike", "SupportsCudaStream", "default_stream"]
+__all__ = ["Event", "Stream", "StreamId", "StreamLike", "SupportsCudaStream", "default_stream"]
 
 
 def default_stream(driver: "WhereLike | None" = None, device: "WhereLike | int | None" = None) -> Stream:

@@ -1,5 +1,7 @@
 """The launch recorder: what queued work reads and writes, prepared and finished as one step."""
 
+from collections.abc import Callable
+
 import pytest
 
 from tensormem import errors, mr
@@ -117,3 +119,41 @@ def test_an_access_that_is_none_is_refused(access: str) -> None:
     for call in (heap.prepare_block_use, heap.finish_block_use):
         with pytest.raises(errors.InvalidArgument, match="access is one of"):
             call(block, None, access)
+
+
+def _uses(recorder: mr.LaunchRecorder) -> list[Callable[[mr.DeviceBlock], None]]:
+    return [recorder.read, recorder.write, recorder.read_write]
+
+
+def test_a_recorder_refuses_what_is_outside_its_with() -> None:
+    heap = mr.HostMemoryResource()
+    block = heap.allocate(64)
+    with Stream(host()) as stream:
+        recorder = heap.launch(stream)
+        for use in _uses(recorder):
+            with pytest.raises(errors.StreamMisuse, match="inside its `with`"):
+                use(block)
+        with recorder:
+            recorder.read(block)
+        for use in _uses(recorder):
+            with pytest.raises(errors.StreamMisuse, match="inside its `with`"):
+                use(block)
+        with pytest.raises(errors.StreamMisuse, match="used before"), recorder:
+            pass
+
+
+def test_a_recorder_is_not_entered_inside_itself() -> None:
+    heap = mr.HostMemoryResource()
+    block = heap.allocate(64)
+    with Stream(host()) as stream, heap.launch(stream) as use:
+        with pytest.raises(errors.StreamMisuse, match="used before"), use:
+            pass
+        use.read(block)
+        with heap.launch() as inner:
+            inner.read(block)
+            use.write(block)
+
+
+def test_recorders_come_from_a_resource() -> None:
+    with pytest.raises(TypeError, match=r"come from DeviceMemoryResource\.launch"):
+        mr.LaunchRecorder()

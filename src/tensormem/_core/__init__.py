@@ -50,6 +50,7 @@ open_gpu = _gpus.open_gpu
 
 Event = _streams.Event
 Stream = _streams.Stream
+StreamId = _streams.StreamId
 StreamLike = _streams.StreamLike
 SupportsCudaStream = _streams.SupportsCudaStream
 

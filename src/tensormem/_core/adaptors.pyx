@@ -10,7 +10,7 @@ from libcpp.memory cimport make_shared, shared_ptr, static_pointer_cast
 from libcpp.utility cimport move
 
 from tensormem._core.budgets cimport AllocationLimit, Budget
-from tensormem._core.construction cimport only_the_core_makes
+from tensormem._core.construction cimport begin_construction, only_the_core_makes
 from tensormem._core.failures cimport check
 from tensormem._core.hooks cimport level_callback, python_failure, retry_callback
 from tensormem._core.native cimport (
@@ -57,6 +57,7 @@ cdef class LimitingResourceAdaptor(DeviceMemoryResource):
     cdef readonly object budget
 
     def __init__(self, upstream_mr, allocation_limit=None, *, budget=None):
+        begin_construction(self._construction, self)
         cdef DeviceMemoryResource upstream = upstream_of(upstream_mr)
         if (allocation_limit is None) == (budget is None):
             raise errors.InvalidArgument("give an allocation limit, or a budget that others draw on too")
@@ -210,6 +211,7 @@ cdef class StatisticsResourceAdaptor(DeviceMemoryResource):
     cdef shared_ptr[NativeStatistics] _statistics
 
     def __init__(self, upstream_mr):
+        begin_construction(self._construction, self)
         cdef DeviceMemoryResource upstream = upstream_of(upstream_mr)
         self._statistics = make_shared[NativeStatistics](upstream._owner)
         self.adopt(static_pointer_cast[Resource, NativeStatistics](self._statistics), upstream.driver, upstream)
@@ -252,6 +254,7 @@ cdef class AlignedResourceAdaptor(DeviceMemoryResource):
     cdef readonly uint64_t alignment_threshold
 
     def __init__(self, upstream_mr, alignment=256, alignment_threshold=0):
+        begin_construction(self._construction, self)
         cdef DeviceMemoryResource upstream = upstream_of(upstream_mr)
         cdef uint64_t floor = alignment_of(alignment)
         if floor & (floor - 1) or floor > 1 << 30:
@@ -279,6 +282,7 @@ cdef class PrefetchResourceAdaptor(DeviceMemoryResource):
     cdef readonly int32_t device
 
     def __init__(self, upstream_mr, int32_t device=-1):
+        begin_construction(self._construction, self)
         cdef DeviceMemoryResource upstream = upstream_of(upstream_mr)
         self.device = device
         self.adopt(
@@ -305,6 +309,7 @@ cdef class FaultInjectionResourceAdaptor(DeviceMemoryResource):
 
     def __init__(self, upstream_mr, *, nth=None, every=None, min_bytes=0, max_bytes=None, tag=None, probability=1.0,
                  seed=0):
+        begin_construction(self._construction, self)
         cdef DeviceMemoryResource upstream = upstream_of(upstream_mr)
         cdef FaultInjectionPlan plan
         if not 0.0 <= probability <= 1.0:
@@ -363,6 +368,7 @@ cdef class FailureCallbackResourceAdaptor(DeviceMemoryResource):
     cdef readonly object callback
 
     def __init__(self, upstream_mr, callback):
+        begin_construction(self._construction, self)
         cdef DeviceMemoryResource upstream = upstream_of(upstream_mr)
         if not callable(callback):
             raise errors.InvalidArgument(f"a callback is something to call, not {type(callback).__name__}")
@@ -406,6 +412,7 @@ cdef class PressureResourceAdaptor(DeviceMemoryResource):
     cdef readonly object callback
 
     def __init__(self, upstream_mr, callback, *, warn, critical, hysteresis=0):
+        begin_construction(self._construction, self)
         cdef DeviceMemoryResource upstream = upstream_of(upstream_mr)
         cdef PressureMarks marks
         marks.warn = size_of(warn)

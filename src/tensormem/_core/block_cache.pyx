@@ -24,6 +24,7 @@ from libcpp.utility cimport move
 from libcpp.vector cimport vector
 
 from tensormem._core.budgets cimport budget_or_limit
+from tensormem._core.construction cimport Construction, begin_construction
 from tensormem._core.drivers cimport Driver, place_name
 from tensormem._core.failures cimport check
 from tensormem._core.native cimport Status, StreamId, TagId
@@ -138,15 +139,15 @@ cdef class BlockCache:
     cdef readonly int32_t device
     cdef readonly object budget
     cdef readonly bint closed
+    cdef Construction _construction
     cdef object __weakref__
 
     def __init__(self, Driver driver not None, int32_t device, capacity, block_size, page_size, *, physical_limit=None,
                  budget=None, release_threshold=None, low_water=0, bint background=False):
+        begin_construction(self._construction, self)
         cdef BlockCacheOptions options
         cdef BudgetPtr admitted
         cdef Status status
-        if self.native.get() is not NULL:
-            raise errors.InvalidArgument("a cache is made once")
         admitted = budget_or_limit(budget, physical_limit, driver, device)
         options.capacity = size_of(capacity)
         options.block_bytes = size_of(block_size)

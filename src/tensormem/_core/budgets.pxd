@@ -2,6 +2,7 @@
 from libc.stdint cimport int32_t
 from libcpp.memory cimport shared_ptr
 
+from tensormem._core.construction cimport Construction
 from tensormem._core.drivers cimport Driver
 from tensormem._core.native cimport Budget as NativeBudget
 from tensormem._core.native cimport BudgetCounts
@@ -9,6 +10,7 @@ from tensormem._core.native cimport BudgetCounts
 
 cdef class Budget:
     cdef shared_ptr[NativeBudget] native
+    cdef Construction _construction
     cdef object __weakref__
 
     # An error, not a crash, where a subclass made itself around us.

@@ -6,6 +6,7 @@ from libcpp.memory cimport make_shared, shared_ptr, static_pointer_cast
 from libcpp.utility cimport move
 from libcpp.vector cimport vector
 
+from tensormem._core.construction cimport begin_construction
 from tensormem._core.drivers cimport Driver
 from tensormem._core.native cimport Budget as NativeBudget
 from tensormem._core.native cimport BudgetCounts, Code, LocalBudget
@@ -58,7 +59,7 @@ cdef class PhysicalLimit(Budget):
             make_shared[LocalBudget](size_of(limit), Code.out_of_physical_memory))
 
     def __init__(self, limit):
-        pass  # it is whole already; the base, which cannot be made, has another one
+        begin_construction(self._construction, self)
 
     @property
     def limit(self):
@@ -83,7 +84,7 @@ cdef class AllocationLimit(Budget):
             make_shared[LocalBudget](most, Code.out_of_budget, nothing, <cbool>True))
 
     def __init__(self, limit=None):
-        pass  # it is whole already; the base, which cannot be made, has another one
+        begin_construction(self._construction, self)
 
     @property
     def limit(self):

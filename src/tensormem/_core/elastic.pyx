@@ -5,6 +5,7 @@ from libcpp.memory cimport shared_ptr, static_pointer_cast
 from libcpp.utility cimport move
 
 from tensormem._core.budgets cimport budget_or_limit
+from tensormem._core.construction cimport begin_construction
 from tensormem._core.drivers cimport Driver, find_driver
 from tensormem._core.failures cimport check
 from tensormem._core.native cimport Driver as NativeDriver
@@ -59,6 +60,7 @@ cdef class ElasticMemoryResource(DeviceMemoryResource):
 
     def __init__(self, device="main", *, page_size="2MiB", capacity=None, physical_limit=None,
                  budget=None, release_threshold="256MiB"):
+        begin_construction(self._construction, self)
         cdef ElasticOptions options
         cdef BudgetPtr admitted
         cdef shared_ptr[NativeElastic] made

@@ -9,6 +9,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libcpp.memory cimport unique_ptr
 
+from tensormem._core.construction cimport Construction, begin_construction
 from tensormem._core.failures cimport check
 from tensormem._core.native_share cimport (
     FrameFormat,
@@ -170,10 +171,10 @@ cdef class RingWriter:
 
     cdef RingFile _file
     cdef unique_ptr[NativeRingWriter] _native
+    cdef Construction _construction
 
     def __init__(self, RingFile file not None):
-        if self._native.get() is not NULL:
-            raise errors.InvalidArgument("this writer exists already; make a new one")
+        begin_construction(self._construction, self)
         file.native()
         check(NativeRingWriter.attach(file._native, &self._native))
         if self._native.get() is NULL:
@@ -268,10 +269,10 @@ cdef class RingReader:
 
     cdef RingFile _file
     cdef unique_ptr[NativeRingReader] _native
+    cdef Construction _construction
 
     def __init__(self, RingFile file not None, mode):
-        if self._native.get() is not NULL:
-            raise errors.InvalidArgument("this reader exists already; make a new one")
+        begin_construction(self._construction, self)
         cdef ReadMode chosen = <ReadMode>_choice(_MODES, mode, "mode")
         file.native()
         check(NativeRingReader.attach(file._native, chosen, &self._native))

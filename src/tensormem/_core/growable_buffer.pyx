@@ -15,6 +15,7 @@ from posix.types cimport pid_t
 from posix.unistd cimport getpid
 
 from tensormem._core.budgets cimport budget_or_limit
+from tensormem._core.construction cimport Construction, begin_construction
 from tensormem._core.native cimport Status, TagId, tag_text
 from tensormem._core.native_pool cimport BudgetPtr
 from tensormem._core.resources cimport tag_or_current
@@ -81,17 +82,17 @@ cdef class GrowableBuffer:
     cdef bint _resizing
     cdef pid_t _home
     cdef readonly bint closed
+    cdef Construction _construction
     cdef object __weakref__
 
     def __cinit__(self, *arguments, **options):
         self._views.reset(new ViewCounts())
 
     def __init__(self, max_size, nbytes=0, *, tag=None, physical_limit=None, budget=None):
+        begin_construction(self._construction, self)
         cdef uint64_t limit = size_of(max_size)
         cdef TagId named = tag_or_current(tag)
         cdef BudgetPtr admitted
-        if self._range is not None:
-            raise errors.InvalidArgument("a buffer is made once")
         if limit == 0 or limit > _LARGEST:
             raise errors.InvalidSize(max_size)
         admitted = budget_or_limit(budget, physical_limit, drivers.host(), 0)

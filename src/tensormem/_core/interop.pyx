@@ -11,6 +11,7 @@ from libcpp.memory cimport shared_ptr
 from libcpp.string_view cimport string_view
 from libcpp.utility cimport move
 
+from tensormem._core.construction cimport Construction, begin_construction
 from tensormem._core.failures cimport check
 from tensormem._core.native cimport ResourcePtr, Resource, Status, TagId, intern_tag
 from tensormem._core.resources cimport DeviceMemoryResource
@@ -85,10 +86,10 @@ cdef class NumpyAllocator:
     cdef readonly str tag
     cdef object _capsule
     cdef NumpyHandler* _native
+    cdef Construction _construction
 
     def __init__(self, DeviceMemoryResource mr not None, tag="numpy"):
-        if self._capsule is not None:
-            raise errors.InvalidArgument("this allocator exists already; make a new one")
+        begin_construction(self._construction, self)
         self._capsule = make_numpy_handler(_kept(mr), _tag(tag), &self._native)
         self.mr = mr
         self.tag = tag

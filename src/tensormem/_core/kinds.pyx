@@ -10,6 +10,7 @@ from libc.stdint cimport uint64_t
 from libcpp.memory cimport make_shared, shared_ptr, static_pointer_cast, unique_ptr
 from libcpp.string_view cimport string_view
 
+from tensormem._core.construction cimport begin_construction
 from tensormem._core.drivers cimport Driver
 from tensormem._core.endings cimport Ending, PythonMaker, end_memory
 from tensormem._core.hooks cimport python_failure
@@ -50,6 +51,7 @@ cdef class KindMemoryResource(DeviceMemoryResource):
     """
 
     def __init__(self, kind, space="main"):
+        begin_construction(self._construction, self)
         cdef shared_ptr[MemoryMaker] nobody
         cdef bytes where = str(space).encode()
         cdef MemorySpace found
@@ -77,6 +79,7 @@ cdef class SharedMemoryResource(KindMemoryResource):
     """
 
     def __init__(self):
+        begin_construction(self._construction, self)
         self.kind = "shm"
         _adopt(self, MemorySpace(), standard_shared_memory_maker())
 
@@ -99,6 +102,7 @@ cdef class DmaMemoryResource(KindMemoryResource):
     cdef readonly object heap
 
     def __init__(self, heap=None):
+        begin_construction(self._construction, self)
         self.kind = "dma"
         self.heap = heap
         _adopt(self, MemorySpace(), _standard("tensormem.memories.dma.making", {"heap": heap}))
@@ -116,6 +120,7 @@ cdef class PixelBufferResource(KindMemoryResource):
     cdef readonly object context
 
     def __init__(self, context=None):
+        begin_construction(self._construction, self)
         self.kind = "pbo"
         self.context = context
         _adopt(self, MemorySpace(), _standard("tensormem.memories.pbo", {"context": context, "persistent": True}))

@@ -6,6 +6,7 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, uint64_t
 from libcpp.memory cimport make_shared, static_pointer_cast
 
+from tensormem._core.construction cimport begin_construction
 from tensormem._core.drivers cimport Driver, find_driver
 from tensormem._core.failures cimport check
 from tensormem._core.hooks cimport memory_callbacks, python_failure
@@ -52,6 +53,7 @@ cdef class HostMemoryResource(DeviceMemoryResource):
     cdef readonly bint zeroed
 
     def __init__(self, *, bint huge_pages=False, numa_node=None, bint zeroed=False):
+        begin_construction(self._construction, self)
         cdef AllocationOptions options
         cdef Driver driver = drivers.host()
         options.kind = MemoryKind.device
@@ -77,6 +79,7 @@ cdef class PinnedMemoryResource(DeviceMemoryResource):
     """
 
     def __init__(self, device=None):
+        begin_construction(self._construction, self)
         cdef AllocationOptions options
         cdef Driver driver = drivers.host()
         if device is not None:
@@ -101,6 +104,7 @@ cdef class GpuMemoryResource(DeviceMemoryResource):
     """
 
     def __init__(self, device=0):
+        begin_construction(self._construction, self)
         cdef AllocationOptions options
         cdef Driver driver = find_driver(device, ("gpu",), "the memory of a GPU is made", True)
         options.kind = MemoryKind.device
@@ -120,6 +124,7 @@ cdef class ManagedMemoryResource(DeviceMemoryResource):
     """
 
     def __init__(self, device=0):
+        begin_construction(self._construction, self)
         cdef AllocationOptions options
         cdef Driver driver = find_driver(device, ("gpu", "managed"), "managed memory is made by the driver", True)
         options.kind = MemoryKind.managed
@@ -147,6 +152,7 @@ cdef class GpuAsyncMemoryResource(DeviceMemoryResource):
     """
 
     def __init__(self, device=0):
+        begin_construction(self._construction, self)
         cdef Driver driver = find_driver(device, ("gpu",), "the memory of a GPU is made", True)
         self.adopt(
             static_pointer_cast[Resource, AsyncMemoryResource](
@@ -189,6 +195,7 @@ cdef class CallbackMemoryResource(DeviceMemoryResource):
     cdef readonly object deallocate_func
 
     def __init__(self, allocate_func, deallocate_func, *, alignment=256):
+        begin_construction(self._construction, self)
         for function in (allocate_func, deallocate_func):
             if not callable(function):
                 raise errors.InvalidArgument(f"a callback is something to call, not {type(function).__name__}")

@@ -9,7 +9,7 @@ from cpython.exc cimport PyErr_Fetch, PyErr_Restore
 from cpython.ref cimport PyObject
 from libc.stdint cimport uint64_t
 
-from tensormem._core.construction cimport only_the_core_makes
+from tensormem._core.construction cimport Construction, begin_construction, only_the_core_makes
 from tensormem._core.resources cimport ExportCount
 from tensormem._core.storages cimport Storage
 from tensormem._core.streams cimport report_unraisable
@@ -177,8 +177,10 @@ cdef class MapHold:
     """Counts as an export of a map; the owner of the storage that `as_tensor` makes."""
 
     cdef TensorMap _held
+    cdef Construction _construction
 
     def __init__(self, TensorMap held not None):
+        begin_construction(self._construction, self)
         held._hold()
         self._held = held
 

@@ -12,6 +12,7 @@ from libcpp.memory cimport make_shared, shared_ptr, static_pointer_cast
 from libcpp.string_view cimport string_view
 from libcpp.vector cimport vector
 
+from tensormem._core.construction cimport Construction, begin_construction
 from tensormem._core.failures cimport check
 from tensormem._core.hooks cimport python_failure
 from tensormem._core.native cimport Resource, Status, TagId, tag_text
@@ -130,9 +131,13 @@ cdef class MemorySink:
     """
 
     cdef shared_ptr[MemoryLogSink] _sink
+    cdef Construction _construction
 
     def __cinit__(self):
         self._sink = make_shared[MemoryLogSink]()
+
+    def __init__(self):
+        begin_construction(self._construction, self)
 
     @property
     def records(self):
@@ -160,9 +165,13 @@ cdef class RingSink:
     """
 
     cdef shared_ptr[RingLogSink] _sink
+    cdef Construction _construction
 
     def __cinit__(self, capacity=65536):
         check(RingLogSink.make(size_of(capacity), &self._sink))
+
+    def __init__(self, capacity=65536):
+        begin_construction(self._construction, self)
 
     @property
     def records(self):
@@ -184,6 +193,7 @@ cdef class CsvSink:
     """Writes RMM's log format to a file. An existing file is kept unless `overwrite` is set."""
 
     cdef shared_ptr[CsvLogSink] _sink
+    cdef Construction _construction
     cdef readonly str path
 
     def __cinit__(self, path, *, bint overwrite=False):
@@ -191,6 +201,9 @@ cdef class CsvSink:
         options.overwrite = overwrite
         self.path = os.fspath(path)
         check(CsvLogSink.open(os.fsencode(path), options, &self._sink))
+
+    def __init__(self, path, *, bint overwrite=False):
+        begin_construction(self._construction, self)
 
     @property
     def skipped_records(self):
@@ -238,6 +251,7 @@ cdef class LoggingResourceAdaptor(DeviceMemoryResource):
     cdef readonly object sink
 
     def __init__(self, upstream_mr, log_file_name=None, *, sink=None):
+        begin_construction(self._construction, self)
         cdef DeviceMemoryResource upstream = upstream_of(upstream_mr)
         if log_file_name is not None:
             if sink is not None:
@@ -290,6 +304,7 @@ cdef class TrackingResourceAdaptor(DeviceMemoryResource):
     cdef readonly bint capture_stacks
 
     def __init__(self, upstream_mr, capture_stacks=False):
+        begin_construction(self._construction, self)
         cdef DeviceMemoryResource upstream = upstream_of(upstream_mr)
         cdef CaptureFunction capture = NULL
         if capture_stacks:
@@ -414,6 +429,7 @@ cdef class DebugGuardResourceAdaptor(DeviceMemoryResource):
     cdef shared_ptr[NativeDebugGuard] _guard
 
     def __init__(self, upstream_mr, *, guard_bytes=64, quarantine_bytes="16MiB", bint capture_stacks=True):
+        begin_construction(self._construction, self)
         cdef DeviceMemoryResource upstream = upstream_of(upstream_mr)
         cdef DebugGuardOptions options
         cdef CaptureFunction capture = NULL

@@ -7,6 +7,7 @@ from libcpp cimport bool as cbool
 from libcpp.memory cimport make_shared, shared_ptr, static_pointer_cast
 from libcpp.vector cimport vector
 
+from tensormem._core.construction cimport begin_construction
 from tensormem._core.drivers cimport Driver
 from tensormem._core.failures cimport check
 from tensormem._core.native cimport Resource
@@ -102,6 +103,7 @@ cdef class PlannedMemoryResource(DeviceMemoryResource):
     cdef readonly object plan
 
     def __init__(self, plan, upstream_mr):
+        begin_construction(self._construction, self)
         cdef DeviceMemoryResource upstream = upstream_of(upstream_mr)
         cdef vector[PlannedBlock] blocks
         cdef PlannedBlock block
@@ -171,6 +173,7 @@ cdef class AbstractMemoryResource(DeviceMemoryResource):
     cdef shared_ptr[NativeAbstract] _abstract
 
     def __init__(self, capacity=None):
+        begin_construction(self._construction, self)
         cdef Driver driver = drivers.host()
         cdef uint64_t nbytes = 0x7FFFFFFFFFFFFFFF if capacity is None else size_of(capacity)
         self._abstract = make_shared[NativeAbstract](driver.native[0], nbytes)

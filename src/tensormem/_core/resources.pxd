@@ -1,7 +1,8 @@
 # Owns: the C shape of blocks and resources, for the other modules of this package.
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t
 from libcpp cimport bool as cbool
 
+from tensormem._core.construction cimport Construction
 from tensormem._core.drivers cimport Driver
 from tensormem._core.native cimport AllocRequest, Block, Resource, ResourcePtr, Status, StreamId, TagId
 from tensormem._core.native cimport BlockState as NativeState
@@ -15,6 +16,13 @@ cdef extern from "_core/export_count.hpp" namespace "tensormem":
         void reopen()
         int64_t count()
     Status give_back(Resource& resource, const Block& block, StreamId stream, NativeState* end, ExportCount& exports)
+
+
+cdef class BlockId:
+    cdef Block raw
+    cdef uint32_t resource  # the number of the resource that handed the block out
+    cdef Driver driver
+    cdef int32_t device
 
 
 cdef class DeviceBlock:
@@ -41,6 +49,7 @@ cdef class DeviceMemoryResource:
     cdef int32_t _device_type
     cdef int32_t _device_id
     cdef dict __dict__
+    cdef Construction _construction
     cdef object __weakref__
 
     cdef adopt(self, ResourcePtr native, Driver driver, object upstream)
@@ -51,7 +60,8 @@ cdef class DeviceMemoryResource:
     cdef DeviceBlock take(self, const AllocRequest& request)
     cdef DeviceBlock _take_native(self, const AllocRequest& request)
     cdef DeviceBlock _wrap(self, DeviceBlock block)
-    cdef StreamId _use(self, DeviceBlock block, object stream) except? 0xFFFFFFFFFFFFFFFF
+    # The native block behind a block or a block id of this resource; raises `ForeignBlock` for another's.
+    cdef const Block* _own(self, object block) except NULL
 
 
 # The resource itself, checked: an upstream must have been initialised.

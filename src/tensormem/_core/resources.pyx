@@ -15,6 +15,7 @@ from libcpp.memory cimport make_shared, static_pointer_cast
 from libcpp.string_view cimport string_view
 from libcpp.utility cimport move
 
+from tensormem._core.construction cimport Construction, begin_construction, only_the_core_makes
 from tensormem._core.drivers cimport Driver
 from tensormem._core.failures cimport check
 from tensormem._core.hooks cimport python_failure, resource_hooks
@@ -42,12 +43,13 @@ from tensormem._core.native cimport (
 from tensormem._core.native_trace cimport rename_reporter, report_tag, report_use
 from tensormem._core.shortages cimport refuse, text_of_tag
 from tensormem._core.sizes cimport alignment_of, size_of
-from tensormem._core.streams cimport Stream, borrow_stream, report_unraisable, stream_id
+from tensormem._core.streams cimport Stream, borrow_stream, new_stream_id, report_unraisable, stream_id
 
 from enum import StrEnum
-from typing import NamedTuple, NewType
+from typing import NewType
 
 from tensormem import errors
+from tensormem.construction import constructed_once
 
 # A number that no other allocation of this process has.
 Generation = NewType("Generation", int)
@@ -97,13 +99,87 @@ _STATES = tuple(BlockState)  # in the order of the native ones
 _ACCESSES = {access: number for number, access in enumerate(Access, 1)}  # by the native numbers
 
 
-class BlockId(NamedTuple):
-    """The identity of a block: a value that outlives it and is never given to another."""
+@cython.final
+cdef class BlockId:
+    """The identity of a block: a value that outlives it and is never given to another. `DeviceBlock.id` gives it.
 
-    ptr: int
-    generation: int
-    alloc_stream: int
-    device_ordinal: int
+    The calls that order and record uses take it in place of the block, and tell when the block is gone.
+
+    >>> import tensormem as tm
+    >>> mr = tm.mr.HostMemoryResource()
+    >>> block = mr.allocate(64)
+    >>> name = block.id
+    >>> mr.record_block_use(name, None)
+    >>> del block
+    >>> mr.record_block_use(name, None)
+    Traceback (most recent call last):
+    ...
+    tensormem.errors.UseAfterFree: ...
+    """
+
+    @property
+    def ptr(self):
+        """The address of the first byte."""
+        return self.raw.address
+
+    @property
+    def generation(self):
+        """A number that no other allocation of this process has."""
+        return self.raw.generation
+
+    @property
+    def alloc_stream(self):
+        """The id of the stream it was allocated on."""
+        return new_stream_id(self.driver, self.raw.stream)
+
+    @property
+    def device_ordinal(self):
+        """The device it lives on."""
+        return self.device
+
+    def __eq__(self, other):
+        if type(other) is not BlockId:
+            return NotImplemented
+        return self.raw.generation == (<BlockId>other).raw.generation
+
+    def __lt__(self, other):
+        if type(other) is not BlockId:
+            return NotImplemented
+        return self.raw.generation < (<BlockId>other).raw.generation
+
+    def __le__(self, other):
+        if type(other) is not BlockId:
+            return NotImplemented
+        return self.raw.generation <= (<BlockId>other).raw.generation
+
+    def __gt__(self, other):
+        if type(other) is not BlockId:
+            return NotImplemented
+        return self.raw.generation > (<BlockId>other).raw.generation
+
+    def __ge__(self, other):
+        if type(other) is not BlockId:
+            return NotImplemented
+        return self.raw.generation >= (<BlockId>other).raw.generation
+
+    def __hash__(self):
+        return hash(self.raw.generation)
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        raise TypeError("a block id names memory of this process and cannot be pickled")
+
+    def __repr__(self):
+        return (f"<BlockId {self.raw.address:#x}, generation {self.raw.generation}, allocated on stream "
+                f"{self.raw.stream} of {self.driver.name}:{self.device}>")
+
+
+only_the_core_makes(BlockId, b"block ids come from DeviceBlock.id")
 
 
 @cython.final
@@ -170,7 +246,7 @@ cdef class DeviceBlock:
     @property
     def alloc_stream(self):
         """The id of the stream it was allocated on."""
-        return self.raw.stream
+        return new_stream_id(self._resource().driver, self.raw.stream)
 
     @property
     def device_ordinal(self):
@@ -190,7 +266,13 @@ cdef class DeviceBlock:
     @property
     def id(self):
         """Its identity, as a value."""
-        return BlockId(self.raw.address, self.raw.generation, self.raw.stream, self._resource().native.device())
+        cdef DeviceMemoryResource mr = self._resource()
+        cdef BlockId made = BlockId.__new__(BlockId)
+        made.raw = self.raw
+        made.resource = mr.native.id()
+        made.driver = mr.driver
+        made.device = mr.native.device()
+        return made
 
     @property
     def mr(self):
@@ -296,6 +378,7 @@ cdef class DeviceMemoryResource:
     """
 
     def __init__(self, upstream_mr=None):
+        begin_construction(self._construction, self)
         cdef DeviceMemoryResource upstream
         if type(self) is DeviceMemoryResource or upstream_mr is None:
             raise TypeError(f"{type(self).__name__} needs an upstream resource; the resources are in tensormem.mr")
@@ -388,30 +471,36 @@ cdef class DeviceMemoryResource:
         self._check_open()
         return self.target.supports_block_use_tracking()
 
-    def prepare_block_use(self, DeviceBlock block not None, stream, access):
-        """Let `stream` wait for what a read or write of the block must come after."""
-        cdef StreamId queue = self._use(block, stream)
+    def prepare_block_use(self, block, stream, access):
+        """Let `stream` wait for what a read or write of the block, or of the one that a `BlockId` names, must follow."""
+        cdef const Block* raw = self._own(block)
+        cdef StreamId queue = stream_id(stream, self.driver.native)
         cdef NativeAccess kind = <NativeAccess><int>_access(access)
-        check(self.target.prepare_block_use(block.raw, queue, kind))
+        check(self.target.prepare_block_use(raw[0], queue, kind))
 
-    def finish_block_use(self, DeviceBlock block not None, stream, access):
-        """Record that the work queued on `stream` so far read or wrote the block."""
-        cdef StreamId queue = self._use(block, stream)
+    def finish_block_use(self, block, stream, access):
+        """Record that the work queued on `stream` so far read or wrote the block, or the one that a `BlockId` names."""
+        cdef const Block* raw = self._own(block)
+        cdef StreamId queue = stream_id(stream, self.driver.native)
         cdef NativeAccess kind = <NativeAccess><int>_access(access)
-        check(self.target.finish_block_use(block.raw, queue, kind))
-        report_use(self.target.id(), block.raw.address, block.raw.nbytes, block.raw.generation, queue, block.raw.tag,
-                   <uint8_t>kind)
+        check(self.target.finish_block_use(raw[0], queue, kind))
+        report_use(self.target.id(), raw.address, raw.nbytes, raw.generation, queue, raw.tag, <uint8_t>kind)
 
-    def record_block_use(self, DeviceBlock block not None, stream):
+    def record_block_use(self, block, stream):
         """Record a read on `stream` without having waited first: for work that was ordered by other means."""
         self.finish_block_use(block, stream, "read")
 
     def launch(self, stream=None):
         """A recorder of which blocks the work queued inside reads and writes; see `LaunchRecorder`."""
+        cdef LaunchRecorder recorder
         if not self.supports_block_use_tracking:
             raise errors.StreamMisuse(stream_id(stream, self.driver.native),
                                       what=f"{self!r} does not track uses across streams")
-        return LaunchRecorder(stream)
+        recorder = LaunchRecorder.__new__(LaunchRecorder)
+        recorder._mr = self
+        recorder._stream = stream
+        recorder._uses = {}
+        return recorder
 
     @property
     def is_host_accessible(self):
@@ -495,10 +584,18 @@ cdef class DeviceMemoryResource:
         block._owned = True
         return block
 
-    cdef StreamId _use(self, DeviceBlock block, object stream) except? 0xFFFFFFFFFFFFFFFF:
-        if block._mr is not self:
-            self._refuse(block)
-        return stream_id(stream, self.driver.native)
+    cdef const Block* _own(self, object block) except NULL:
+        if type(block) is DeviceBlock:
+            if (<DeviceBlock>block)._mr is not self:
+                self._refuse(block)
+            return &(<DeviceBlock>block).raw
+        if type(block) is not BlockId:
+            raise TypeError(f"a block is a DeviceBlock or its BlockId, not {type(block).__name__}")
+        self._check_open()
+        if (<BlockId>block).resource != self.native.id():
+            raise errors.ForeignBlock((<BlockId>block).raw.generation, (<BlockId>block).raw.address,
+                                      what=f"{block!r} was handed out by another resource than {self!r}")
+        return &(<BlockId>block).raw
 
     def _refuse(self, DeviceBlock block):
         self._check_open()
@@ -530,7 +627,8 @@ cdef DeviceMemoryResource upstream_of(object upstream):
     return upstream
 
 
-class LaunchRecorder:
+@cython.final
+cdef class LaunchRecorder:
     """Orders the work queued inside a `with` after what it must come after, and records what it used.
 
     >>> import tensormem as tm
@@ -544,38 +642,55 @@ class LaunchRecorder:
     ...     stream.synchronize()
     """
 
-    def __init__(self, stream):
-        self._stream = stream
-        self._uses = {}
+    cdef DeviceMemoryResource _mr
+    cdef object _stream
+    cdef dict _uses  # by generation: the resource, the block or its id, and the access
+    cdef Construction _entry  # a recorder is entered once
+    cdef bint _recording
 
     def __enter__(self):
+        if not self._entry.begin():
+            raise errors.StreamMisuse(self._queue(), what="this launch recorder was used before; mr.launch() makes a new one")
+        self._recording = True
         return self
 
     def read(self, block):
-        """The work reads `block`."""
+        """The work reads `block`, or the one that a `BlockId` of this resource names."""
         self._prepare(block, "read")
 
     def write(self, block):
-        """The work writes `block`."""
+        """The work writes `block`, or the one that a `BlockId` of this resource names."""
         self._prepare(block, "write")
 
     def read_write(self, block):
-        """The work reads and writes `block`."""
+        """The work reads and writes `block`, or the one that a `BlockId` of this resource names."""
         self._prepare(block, "read_write")
 
-    def _prepare(self, block, access):
-        before = self._uses.get(block)
+    cdef _prepare(self, block, access):
+        if not self._recording:
+            raise errors.StreamMisuse(self._queue(), what="a launch recorder records inside its `with` alone: "
+                                                          "with mr.launch(stream) as use: use.read(block)")
+        mr = (<DeviceBlock>block)._resource() if type(block) is DeviceBlock else self._mr
+        key = (<DeviceMemoryResource>mr)._own(block).generation
+        _, _, before = self._uses.get(key, (None, None, None))
         if before is not None and before != access:
             access = "read_write"
         if before != access:
-            block.mr.prepare_block_use(block, self._stream, access)
-        self._uses[block] = access
+            mr.prepare_block_use(block, self._stream, access)
+        self._uses[key] = mr, block, access
+
+    cdef StreamId _queue(self) except? 0xFFFFFFFFFFFFFFFF:
+        return stream_id(self._stream, self._mr.driver.native)
 
     def __exit__(self, *exc_info):
         # Also after an exception: the work may have been queued before it.
+        self._recording = False
         uses, self._uses = self._uses, {}
-        for block, access in uses.items():
-            block.mr.finish_block_use(block, self._stream, access)
+        for mr, block, access in uses.values():
+            mr.finish_block_use(block, self._stream, access)
+
+
+only_the_core_makes(LaunchRecorder, b"launch recorders come from DeviceMemoryResource.launch")
 
 
 # ---- Tags ----
@@ -585,6 +700,7 @@ cdef bint _scopes_used = False
 cdef bint _makers_forwarded = False
 
 
+@constructed_once
 class tag:
     """Inside, allocations that are not tagged themselves get this tag, in this thread or asynchronous task.
 

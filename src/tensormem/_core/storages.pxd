@@ -2,6 +2,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from tensormem._core.accesses cimport Accesses
+from tensormem._core.construction cimport Construction
 from tensormem._core.drivers cimport Driver
 from tensormem._core.endings cimport Ending, PythonKindMemory
 from tensormem._core.native_tensor cimport ElementWidth
@@ -43,6 +44,7 @@ cdef class Storage:
     cdef ExportCount exports
     cdef Accesses accesses  # where the owner wants brackets around them; None for most
     cdef Event pending  # what writes the bytes at this moment
+    cdef Construction _construction
     cdef object __weakref__
 
     cdef int check_open(self) except -1

@@ -9,6 +9,7 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from tensormem._core.accesses cimport accesses_of, bracketed_by
+from tensormem._core.construction cimport begin_construction
 from tensormem._core.drivers cimport Driver
 from tensormem._core.endings cimport Ending, PythonKindMemory
 from tensormem._core.native cimport is_handle
@@ -115,8 +116,7 @@ cdef class Storage:
 
     def __init__(self, address, nbytes, *, owner, space, memory, device, Driver driver=None, bint host_accessible=True,
                  bint readonly=False, id=None, reason=""):
-        if self._id != 0:
-            raise errors.InvalidArgument("this storage exists already; make a new one")
+        begin_construction(self._construction, self)
         device_type, device_id = device
         self.address = address_of(address)
         self.capacity = size_of(nbytes)
@@ -355,6 +355,7 @@ cdef int _keep_block(DeviceBlock block) except -1:
 cdef Storage new_storage(uint64_t address, uint64_t nbytes, object owner, object space, object memory, Driver driver,
                          int32_t device_type, int32_t device_id, bint host, bint readonly):
     cdef Storage made = Storage.__new__(Storage)
+    made._construction.begin()
     made.address = address
     made.capacity = nbytes
     made._id = next_storage_id()
@@ -375,6 +376,7 @@ cdef Storage new_storage(uint64_t address, uint64_t nbytes, object owner, object
 cdef Storage new_bracketed_storage(uint64_t address, uint64_t nbytes, object owner, object space, object memory,
                                    Driver driver, bint readonly, uint64_t id):
     cdef Storage made = Storage.__new__(Storage)
+    made._construction.begin()
     made.address = address
     made.capacity = nbytes
     made._id = id

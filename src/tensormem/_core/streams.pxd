@@ -1,16 +1,19 @@
 # Owns: the C shape of Stream and Event, for the other modules of this package.
 from libc.stdint cimport int32_t
 
+from tensormem._core.construction cimport Construction
 from tensormem._core.drivers cimport Driver
 from tensormem._core.native cimport Driver as NativeDriver
-from tensormem._core.native cimport EventHandle, StreamId
+from tensormem._core.native cimport EventHandle
+from tensormem._core.native cimport StreamId as StreamNumber  # `StreamId` is the value that Python sees
 
 
 cdef class Stream:
     cdef readonly Driver driver
     cdef readonly int32_t device
-    cdef StreamId _id
+    cdef StreamNumber _id
     cdef bint _owned
+    cdef Construction _construction
     cdef object __weakref__
 
     cdef NativeDriver* _native(self) except NULL
@@ -19,6 +22,7 @@ cdef class Stream:
 cdef class Event:
     cdef readonly Driver driver
     cdef EventHandle _handle
+    cdef Construction _construction
     cdef object __weakref__
 
 
@@ -26,15 +30,17 @@ cdef class Event:
 cdef void report_unraisable(object error, object where) noexcept
 
 
+# The value that names a stream, whoever owns it.
+cdef object new_stream_id(Driver driver, StreamNumber number)
 # A Stream for an id that somebody else owns.
-cdef Stream borrow_stream(Driver driver, StreamId stream)
+cdef Stream borrow_stream(Driver driver, StreamNumber stream)
 
 
 # The id behind what a caller passed as `stream`, for work on `driver`; None is the default stream.
-cdef StreamId stream_id_slow(object stream, NativeDriver* driver) except? 0xFFFFFFFFFFFFFFFF
+cdef StreamNumber stream_id_slow(object stream, NativeDriver* driver) except? 0xFFFFFFFFFFFFFFFF
 
 
-cdef inline StreamId stream_id(object stream, NativeDriver* driver) except? 0xFFFFFFFFFFFFFFFF:
+cdef inline StreamNumber stream_id(object stream, NativeDriver* driver) except? 0xFFFFFFFFFFFFFFFF:
     if stream is None:
         return 0
     if type(stream) is Stream and (<Stream>stream).driver is not None and (<Stream>stream).driver.native is driver:

@@ -11,10 +11,11 @@ from libc.stdint cimport int32_t, uint64_t
 from libcpp cimport bool as cbool
 from libcpp.utility cimport move
 
+from tensormem._core.construction cimport begin_construction
 from tensormem._core.drivers cimport Driver, find_driver
 from tensormem._core.failures cimport check
 from tensormem._core.native cimport Driver as NativeDriver
-from tensormem._core.native cimport EventHandle, Status, StreamId
+from tensormem._core.native cimport EventHandle, Status
 from tensormem._core.native_gpu cimport share_streams
 from tensormem._core.sizes cimport address_of
 
@@ -25,6 +26,61 @@ from tensormem import errors
 
 cdef extern from "_core/gil.hpp" namespace "tensormem":
     cbool interpreter_is_ending() nogil
+
+
+class StreamId(int):
+    """The number of a stream and the driver that gave it: a value, which outlives the stream and is never given again.
+
+    Wherever a stream is asked for, the id of a living one will do.
+
+    >>> import tensormem as tm
+    >>> with tm.Stream(tm.drivers.host()) as stream:
+    ...     block = tm.mr.HostMemoryResource().allocate(64, stream.id)
+    ...     block.alloc_stream == stream.id, stream.id.driver is stream.driver
+    (True, True)
+    """
+
+    def __new__(cls, *args, **kwargs):
+        raise TypeError("stream ids come from Stream.id and DeviceBlock.alloc_stream")
+
+    @property
+    def driver(self):
+        """The driver whose stream it is."""
+        return self._driver
+
+    def __eq__(self, other):
+        if isinstance(other, StreamId) and not _take_one_another(self._driver, other._driver, int(self)):
+            return False
+        return int.__eq__(self, other)
+
+    def __ne__(self, other):
+        return not self == other
+
+    __hash__ = int.__hash__
+
+    def __repr__(self):
+        return f"<StreamId {int(self)} of {self._driver.name}>"
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        # In another process it names nothing: there it is a number.
+        return int, (int(self),)
+
+
+cdef object new_stream_id(Driver driver, StreamNumber number):
+    made = int.__new__(StreamId, number)
+    made._driver = driver
+    return made
+
+
+cdef bint _take_one_another(Driver one, Driver other, StreamNumber number):
+    # Devices of one vendor take one another's streams; the default stream is each device's own.
+    return one is other or (number != 0 and share_streams(one.native[0], other.native[0]))
 
 
 cdef class Stream:
@@ -45,10 +101,9 @@ cdef class Stream:
     """
 
     def __init__(self, driver, device=None):
+        begin_construction(self._construction, self)
         cdef Driver chosen = driver_of(driver)
         cdef int32_t where = chosen._device(device)
-        if self._owned:
-            raise errors.InvalidArgument("this stream exists already; make a new one")
         check(chosen.native.stream_create(where, &self._id))
         self.driver = chosen
         self.device = where
@@ -81,8 +136,9 @@ cdef class Stream:
 
     @property
     def id(self):
-        """The driver's number of this stream; 0 is the default stream, and numbers are never reused."""
-        return self._id
+        """Its `StreamId`: the driver's number of this stream. 0 is the default stream, and numbers are never reused."""
+        self._native()
+        return new_stream_id(self.driver, self._id)
 
     @property
     def handle(self):
@@ -212,9 +268,8 @@ cdef class Event:
     """
 
     def __init__(self, driver, device=None):
+        begin_construction(self._construction, self)
         cdef Driver chosen = driver_of(driver)
-        if self._handle != NULL:
-            raise errors.InvalidArgument("this event exists already; make a new one")
         check(chosen.native.event_create(chosen._device(device), &self._handle))
         self.driver = chosen
 
@@ -229,9 +284,10 @@ cdef class Event:
         check(self.driver.native.event_query(_handle(self), &done))
         return done
 
-    def record(self, Stream stream not None):
+    def record(self, stream):
         """Mark the present end of `stream`."""
-        stream.record(self)
+        cdef EventHandle handle = _handle(self)
+        check(self.driver.native.event_record(handle, stream_id(stream, self.driver.native)))
 
     def synchronize(self):
         """Wait until its stream has passed the point."""
@@ -273,8 +329,9 @@ cdef Driver driver_of(object said):
     return said if isinstance(said, Driver) else find_driver(said, ("main", "gpu"), "work runs", False)
 
 
-cdef Stream borrow_stream(Driver driver, StreamId id):
+cdef Stream borrow_stream(Driver driver, StreamNumber id):
     cdef Stream stream = Stream.__new__(Stream)
+    stream._construction.begin()
     stream.driver = driver
     stream.device = driver.device
     stream._id = id
@@ -324,29 +381,37 @@ class SupportsCudaStream(Protocol):
 
 
 # What is taken wherever a stream is asked for.
-StreamLike = Stream | SupportsCudaStream
+StreamLike = Stream | StreamId | SupportsCudaStream
 
 
-cdef StreamId stream_id_slow(object stream, NativeDriver* driver) except? 0xFFFFFFFFFFFFFFFF:
-    cdef StreamId imported = 0
+cdef StreamNumber stream_id_slow(object stream, NativeDriver* driver) except? 0xFFFFFFFFFFFFFFFF:
+    cdef StreamNumber number = 0
     if isinstance(stream, Stream):
-        # Devices of one vendor take one another's streams; the default stream is each device's own.
-        if (<Stream>stream).driver is None or not (
-                (<Stream>stream).driver.native == driver
-                or ((<Stream>stream)._id != 0 and share_streams((<Stream>stream).driver.native[0], driver[0]))):
-            raise errors.StreamMisuse(
-                (<Stream>stream)._id,
-                what=f"{stream!r} belongs to another driver than {(<bytes>driver.name()).decode()}")
-        return (<Stream>stream)._id
+        return _number_on(driver, (<Stream>stream).driver, (<Stream>stream)._id, stream)
+    if type(stream) is StreamId:
+        number = stream
+        _number_on(driver, stream.driver, number, stream)
+        if number != 0 and not driver.stream_is_valid(number):
+            raise errors.StreamMisuse(number, what=f"{stream!r} is the id of a stream that was destroyed")
+        return number
     offer = getattr(stream, "__cuda_stream__", None)
     if offer is None:
         raise errors.StreamMisuse(
-            0, what=f"a stream is a tensormem Stream or has __cuda_stream__, not {type(stream).__name__}")
+            0, what=f"a stream is a tensormem Stream or StreamId or has __cuda_stream__, not {type(stream).__name__}")
     version, handle = _offered(offer)
     if version != 0:
         raise errors.StreamMisuse(0, what=f"__cuda_stream__ version {version} is not known; 0 is")
-    check(driver.stream_import(0, address_of(handle), &imported))
-    return imported
+    check(driver.stream_import(0, address_of(handle), &number))
+    return number
+
+
+cdef StreamNumber _number_on(NativeDriver* driver, Driver home, StreamNumber number,
+                             object given) except? 0xFFFFFFFFFFFFFFFF:
+    # Devices of one vendor take one another's streams; the default stream is each device's own.
+    if home is None or not (home.native == driver or (number != 0 and share_streams(home.native[0], driver[0]))):
+        raise errors.StreamMisuse(
+            number, what=f"{given!r} belongs to another driver than {(<bytes>driver.name()).decode()}")
+    return number
 
 
 def _offered(offer):
@@ -365,7 +430,7 @@ _orphans = []
 def _close_orphans():
     cdef Status status
     cdef Driver driver
-    cdef StreamId stream
+    cdef StreamNumber stream
     waiting, _orphans[:] = list(_orphans), []
     for driver, stream in waiting:
         with nogil:

@@ -3,6 +3,7 @@
 from libc.stdint cimport uint32_t, uint64_t
 from libcpp.memory cimport make_shared, shared_ptr, static_pointer_cast
 
+from tensormem._core.construction cimport begin_construction
 from tensormem._core.failures cimport check
 from tensormem._core.native cimport ArenaMemoryResource as NativeArena
 from tensormem._core.native cimport BinningMemoryResource as NativeBinning
@@ -44,6 +45,7 @@ cdef class PoolMemoryResource(DeviceMemoryResource):
 
     def __init__(self, upstream_mr, initial_pool_size=None, maximum_pool_size=None, *, release_threshold=None,
                  pending_timeout=10.0):
+        begin_construction(self._construction, self)
         cdef DeviceMemoryResource upstream = upstream_of(upstream_mr)
         cdef PoolOptions options
         if initial_pool_size is not None:
@@ -114,6 +116,7 @@ cdef class FixedSizeMemoryResource(DeviceMemoryResource):
     cdef readonly uint64_t blocks_to_preallocate
 
     def __init__(self, upstream_mr, block_size="1MiB", blocks_to_preallocate=128):
+        begin_construction(self._construction, self)
         cdef DeviceMemoryResource upstream = upstream_of(upstream_mr)
         cdef PoolOptions options
         self.block_size = size_of(block_size)
@@ -156,6 +159,7 @@ cdef class BinningMemoryResource(DeviceMemoryResource):
     cdef readonly list bin_mrs
 
     def __init__(self, upstream_mr, min_size_exponent=None, max_size_exponent=None):
+        begin_construction(self._construction, self)
         cdef DeviceMemoryResource upstream = upstream_of(upstream_mr)
         if (min_size_exponent is None) != (max_size_exponent is None):
             raise errors.InvalidArgument("give both exponents, or none and add_bin by yourself")
@@ -207,6 +211,7 @@ cdef class ArenaMemoryResource(DeviceMemoryResource):
     cdef shared_ptr[NativeArena] _arena
 
     def __init__(self, upstream_mr, arena_size=None, *, arenas=None, pending_timeout=10.0):
+        begin_construction(self._construction, self)
         cdef uint32_t count = NativeArena.default_arena_count()
         cdef uint64_t patience = _nanoseconds(pending_timeout)
         cdef DeviceMemoryResource upstream

@@ -14,7 +14,7 @@ from libcpp.utility cimport move
 
 from tensormem._core.budgets cimport Budget
 from tensormem._core.claims cimport ClaimableBudget, check_callback, maximum_of, priority_of, shown_maximum
-from tensormem._core.construction cimport only_the_core_makes
+from tensormem._core.construction cimport Construction, begin_construction, only_the_core_makes
 from tensormem._core.failures cimport check
 from tensormem._core.hooks cimport python_failure
 from tensormem._core.native cimport Status
@@ -121,6 +121,7 @@ cdef class TenantBudgets:
 
     cdef shared_ptr[NativeTenants] _native
     cdef readonly Budget budget
+    cdef Construction _construction
     cdef object __weakref__
 
     def __cinit__(self, limit, Budget budget=None):
@@ -130,6 +131,9 @@ cdef class TenantBudgets:
             larger = budget.native
         self._native = make_shared[NativeTenants](size_of(limit), larger)
         self.budget = budget
+
+    def __init__(self, limit, Budget budget=None):
+        begin_construction(self._construction, self)
 
     def register(self, *, guaranteed=0, maximum=None, priority=1, on_pressure=None):
         """A new tenant. `on_pressure(wanted)` is asked to give memory back, without any lock, in the thread that needs

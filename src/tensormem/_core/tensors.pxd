@@ -1,6 +1,7 @@
 # Owns: the C shape of a tensor, for the other modules of this package.
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
+from tensormem._core.construction cimport Construction
 from tensormem._core.native_tensor cimport DLTensor, ManagedTensor, ManagedTensorVersioned
 from tensormem._core.storages cimport ElementType, Storage
 
@@ -14,6 +15,7 @@ cdef class Tensor:
     cdef bint _address_read  # by somebody who cannot say when he is done; an access is open for him
     cdef int64_t* dims  # the shape, and behind it the strides in elements; never changed, so others may point into it
     cdef int64_t[12] _inline
+    cdef Construction _construction
     cdef object __weakref__
 
     cdef inline int64_t* steps(self):

@@ -27,6 +27,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 from libcpp cimport bool as cbool
 
+from tensormem._core.construction cimport begin_construction
 from tensormem._core.drivers cimport Driver
 from tensormem._core.failures cimport check
 from tensormem._core.native cimport AllocRequest, MemorySpace
@@ -108,8 +109,7 @@ cdef class Tensor:
     """
 
     def __init__(self, Storage storage not None, dtype, shape, *, strides=None, offset=0, readonly=None):
-        if self.storage is not None:
-            raise errors.InvalidArgument("this tensor exists already; make a new one")
+        begin_construction(self._construction, self)
         cdef int64_t[64] lengths
         cdef int64_t[64] steps
         cdef Reach reach
@@ -628,6 +628,7 @@ cdef int _set_rank(Tensor tensor, int32_t rank) except -1:
 
 cdef Tensor new_tensor(Storage storage, ElementType element, uint64_t first, int32_t rank, bint readonly):
     cdef Tensor made = Tensor.__new__(Tensor)
+    made._construction.begin()
     made.storage = storage
     made.element = element
     made.first = first
@@ -654,13 +655,15 @@ cdef int32_t parse_shape(object shape, int64_t* lengths) except -1:
             lengths[0] = _length(shape)
             return 1
         try:
-            shape = tuple(shape)
+            shape = iter(shape)
         except TypeError:
             raise errors.InvalidArgument(f"a shape is a length or several, not {type(shape).__name__}") from None
-    if len(shape) > kMaxDims:
+    elif len(shape) > kMaxDims:
         raise errors.InvalidArgument(f"a tensor has at most {kMaxDims} dimensions, not {len(shape)}")
     rank = 0
     for length in shape:
+        if rank == kMaxDims:  # counted here: an iterator may have no end, and a list may grow while it is read
+            raise errors.InvalidArgument(f"a tensor has at most {kMaxDims} dimensions, and this shape has more")
         lengths[rank] = _length(length)
         rank += 1
     return rank

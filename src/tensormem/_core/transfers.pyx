@@ -7,6 +7,7 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libcpp.utility cimport move
 
+from tensormem._core.construction cimport Construction, begin_construction
 from tensormem._core.drivers cimport Driver
 from tensormem._core.failures cimport check
 from tensormem._core.native cimport Driver as NativeDriver
@@ -57,8 +58,10 @@ cdef class TransferReport:
     cdef double _seconds
     cdef Event _start
     cdef Event _end
+    cdef Construction _construction
 
     def __init__(self, nbytes, route, why, source, destination, seconds=None):
+        begin_construction(self._construction, self)
         self.nbytes = nbytes
         self.route = route
         self.why = why

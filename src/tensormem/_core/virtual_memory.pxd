@@ -3,6 +3,7 @@ from libc.stdint cimport int32_t, uint64_t
 from libcpp.memory cimport unique_ptr
 from libcpp.vector cimport vector
 
+from tensormem._core.construction cimport Construction
 from tensormem._core.drivers cimport Driver
 from tensormem._core.native_vmm cimport AddressRangePtr, MapRequest, PhysicalPtr
 from tensormem._core.native_vmm cimport VirtualMemoryManager as NativeManager
@@ -33,6 +34,7 @@ cdef class Mapping:
 cdef class VirtualMemoryManager:
     cdef unique_ptr[NativeManager] native
     cdef readonly Driver driver
+    cdef Construction _construction
     cdef object __weakref__
 
     cdef int _check_open(self) except -1

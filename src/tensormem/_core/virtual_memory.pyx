@@ -14,7 +14,7 @@ from libcpp.map cimport map as cmap
 from libcpp.utility cimport move, pair
 from libcpp.vector cimport vector
 
-from tensormem._core.construction cimport only_the_core_makes
+from tensormem._core.construction cimport begin_construction, only_the_core_makes
 from tensormem._core.drivers cimport Driver, ordinal_on, place_name
 from tensormem._core.failures cimport check
 from tensormem._core.native cimport AccessFlags as NativeAccess
@@ -342,8 +342,7 @@ cdef class VirtualMemoryManager:
     """See `tensormem.VirtualMemoryManager`, which finds the driver by name."""
 
     def __init__(self, Driver driver not None, device=None):
-        if self.native.get() is not NULL:
-            raise errors.InvalidArgument("a manager is made once")
+        begin_construction(self._construction, self)
         check(NativeManager.open(driver.native[0], driver._device(device), &self.native))
         self.driver = driver
 

@@ -2,6 +2,7 @@
 from libc.stdint cimport int32_t, uint64_t
 from libcpp.memory cimport shared_ptr, weak_ptr
 
+from tensormem._core.construction cimport Construction
 from tensormem._core.drivers cimport Driver
 from tensormem._core.native_pool cimport LocalBudget, PoolBlockId
 from tensormem._core.native_pool cimport PoolBlock as NativeBlock
@@ -26,6 +27,7 @@ cdef class VirtualMemoryPool:
     cdef readonly object budget
     cdef readonly bint closed
     cdef object _blocks  # by id, those that somebody holds
+    cdef Construction _construction
     cdef object __weakref__
 
     cdef NativePool* _open(self) except NULL

@@ -13,7 +13,7 @@ from libcpp.memory cimport shared_ptr
 from libcpp.utility cimport move
 from libcpp.vector cimport vector
 
-from tensormem._core.construction cimport only_the_core_makes
+from tensormem._core.construction cimport begin_construction, only_the_core_makes
 from tensormem._core.budgets cimport budget_or_limit
 from tensormem._core.drivers cimport Driver, place_name
 from tensormem._core.failures cimport check
@@ -175,12 +175,11 @@ cdef class VirtualMemoryPool:
 
     def __init__(self, Driver driver not None, int32_t device, capacity, page_size, *, physical_limit=None, budget=None,
                  release_threshold=None, low_water=0, bint background=False):
+        begin_construction(self._construction, self)
         cdef VirtualPoolOptions options
         cdef BudgetPtr admitted
         cdef uint64_t page = size_of(page_size)
         cdef Status status
-        if self.native.get() is not NULL:
-            raise errors.InvalidArgument("a pool is made once")
         admitted = budget_or_limit(budget, physical_limit, driver, device)
         options.capacity = size_of(capacity)
         options.page_bytes = page

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from tensormem import errors
+from tensormem.construction import constructed_once
 from tensormem.gl import constants as c
 from tensormem.gl.calls import ALLOCATING
 from tensormem.gl.context import GlContext
@@ -26,6 +27,7 @@ _live: set[PixelBuffer] = set()
 _TARGET: Final = c.GL_COPY_WRITE_BUFFER  # a place to bind it that means nothing else
 
 
+@constructed_once
 class PixelBuffer:
     """A buffer object of OpenGL. `persistent` ones keep one address from beginning to end, and may be used meanwhile.
 

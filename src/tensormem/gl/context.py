@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from tensormem import errors
+from tensormem.construction import begin_construction, constructed_once
 from tensormem.gl import constants as c
 from tensormem.gl.call_site import CallSite
 from tensormem.gl.callers_thread import CallersThread
@@ -26,6 +27,7 @@ __all__ = ["GlContext"]
 _T = TypeVar("_T")
 
 
+@constructed_once
 class GlContext:
     """A context of OpenGL without a window, on a thread of its own. Any thread may use it: calls run on that thread.
 
@@ -68,6 +70,7 @@ class GlContext:
             return known
         site = CallersThread(library())
         made = cls.__new__(cls)
+        begin_construction(made, GlContext)
         made._take(site, site.api, site.handle)
         _adopted[site.handle] = made
         return made

@@ -8,6 +8,7 @@ from __future__ import annotations
 import weakref
 
 from tensormem import errors
+from tensormem.construction import constructed_once
 from tensormem.gl import constants as c
 from tensormem.gl.calls import GlCalls
 from tensormem.gl.context import GlContext
@@ -18,6 +19,7 @@ _SLICE = 1_000_000_000  # nanoseconds of one wait
 _REACHED = (c.GL_ALREADY_SIGNALED, c.GL_CONDITION_SATISFIED)
 
 
+@constructed_once
 class GlFence:
     """A point in the work of a context: everything that was told before it is over when it is `done`.
 

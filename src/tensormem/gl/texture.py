@@ -12,6 +12,7 @@ from typing import Self
 
 from tensormem import errors
 from tensormem._core import Tensor
+from tensormem.construction import constructed_once
 from tensormem.gl import constants as c
 from tensormem.gl.buffer import PixelBuffer
 from tensormem.gl.calls import PACKING, UNPACKING
@@ -22,6 +23,7 @@ from tensormem.gl.texture_format import TextureFormat
 __all__ = ["Texture"]
 
 
+@constructed_once
 class Texture:
     """A two-dimensional texture of `width` x `height` texels of `format`; row 0 of a tensor is row 0 of the texture.
 

@@ -12,6 +12,7 @@ from typing import Self, SupportsIndex
 
 from tensormem import errors
 from tensormem._core import Storage
+from tensormem.construction import constructed_once
 from tensormem.images.layout import ImageLayout
 from tensormem.images.pixel_format import PixelFormat
 from tensormem.tensor import Tensor, empty
@@ -19,6 +20,7 @@ from tensormem.tensor import Tensor, empty
 __all__ = ["Image"]
 
 
+@constructed_once
 class Image:
     """A picture in memory of any kind: of `tm.image`, or over a tensor or storage that exists.
 

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import NamedTuple, ParamSpec, Self, TypeVar
 
 from tensormem import errors, units
+from tensormem.construction import constructed_once
 from tensormem.mr.current import get_current_device_resource
 from tensormem.mr.resources import DeviceMemoryResource, Statistics, StatisticsResourceAdaptor
 
@@ -32,6 +33,7 @@ class MemoryRecord(NamedTuple):
     calls: int
 
 
+@constructed_once
 class ProfilerRecords:
     """What profilers saw, by name. Printing it gives a table, the hungriest first.
 
@@ -82,6 +84,7 @@ class ProfilerRecords:
 default_records = ProfilerRecords()
 
 
+@constructed_once
 class profiler:
     """Counts what the function or the `with` block allocates through the current resource's statistics.
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from tensormem import errors
 from tensormem._core import PoolBlock, Stream, TenantBudget, TenantBudgets
+from tensormem.construction import constructed_once
 from tensormem.pools.virtual_memory_pool import VirtualMemoryPool
 
 TYPE_CHECKING = False
@@ -52,6 +53,7 @@ class TenantStats(NamedTuple):
     """Calls of `on_pressure`."""
 
 
+@constructed_once
 class Tenant:
     """One model among several that share a limit: many live allocations in a range of addresses of its own.
 

@@ -12,6 +12,7 @@ from typing import NamedTuple, Self
 
 from tensormem import errors
 from tensormem._core import Budget, PoolBlock, Stream, TenantBudgets
+from tensormem.construction import constructed_once
 from tensormem.pools.living import remember
 from tensormem.pools.tenant import Tenant, TenantStats
 from tensormem.units import format_size
@@ -43,6 +44,7 @@ class TenantPoolStats(NamedTuple):
     tenants: dict[str, TenantStats]
 
 
+@constructed_once
 class TenantPool:
     """Many models, one physical limit. Each has a range of addresses of its own and many live allocations in it.
 

@@ -15,6 +15,7 @@ from typing import NoReturn, Self, TypeVar
 
 from tensormem import errors
 from tensormem._core import MAX_MESSAGE_BYTES, MessageFacts, Tensor, describe_ring, describe_tensor, parse_message
+from tensormem.construction import constructed_once
 from tensormem.sharing import unix_sockets
 from tensormem.sharing.frame_ring import FrameRing
 from tensormem.tensor import from_fd
@@ -24,6 +25,7 @@ __all__ = ["Channel", "ChannelListener"]
 _AnyChannel = TypeVar("_AnyChannel", bound="Channel")
 
 
+@constructed_once
 class Channel:
     """One end of a connection between two processes that carries tensors of shared memory, without a copy.
 
@@ -177,6 +179,7 @@ def _own(cls: type[_AnyChannel], connection: socket.socket, uids: Iterable[int] 
         raise
 
 
+@constructed_once
 class ChannelListener:
     """Where others connect; made by `Channel.listen`. The file, if there is one, goes when it is closed.
 

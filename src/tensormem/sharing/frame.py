@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from tensormem import errors
 from tensormem._core import RingFile, RingWriter, SlotHold, Storage, Tensor, host_driver
+from tensormem.construction import constructed_once
 from tensormem.memories import TensorMemory
 from tensormem.spaces import main
 
@@ -53,6 +54,7 @@ def _tensor(file: RingFile, memory: Tensor, slot: int, hold: SlotHold | None) ->
     return Tensor(storage, file.dtype, file.shape)
 
 
+@constructed_once
 class Frame:
     """A frame that this process holds: nobody writes there before it is given back. Made by `FrameRing.read`.
 
@@ -68,7 +70,7 @@ class Frame:
     (1, 0, [[5, 5], [5, 5]])
     """
 
-    __slots__ = ("_tensor", "dropped", "number", "timestamp")
+    __slots__ = ("_construction", "_tensor", "dropped", "number", "timestamp")
 
     number: int
     """Frames count from 1."""
@@ -118,6 +120,7 @@ class Frame:
         return f"<Frame {self.number}{', given back' if self.closed else ''}>"
 
 
+@constructed_once
 class WritableFrame:
     """The frame that is being written. Made by `FrameRing.write`: published at the end of a `with`, or abandoned there
     when the body raised.

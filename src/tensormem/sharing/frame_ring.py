@@ -14,6 +14,7 @@ from typing import NamedTuple, NoReturn, Self, SupportsIndex
 
 from tensormem import errors
 from tensormem._core import RingFile, RingReader, RingWriter, Tensor, empty
+from tensormem.construction import begin_construction, constructed_once
 from tensormem.dtypes import DType
 from tensormem.memories import TensorMemory
 from tensormem.sharing.frame import Frame, WritableFrame
@@ -51,6 +52,7 @@ class FrameReader(NamedTuple):
     missed: int
 
 
+@constructed_once
 class FrameRing:
     """Frames in shared memory: one process writes, up to 62 read, nothing is copied, and nobody waits for the dead.
 
@@ -106,6 +108,7 @@ class FrameRing:
         """The ring behind two descriptors, which stay the caller's: `fds` of a ring that was inherited. Checked."""
         chosen = None if mode is None else ReadMode.parse(mode)
         ring = cls.__new__(cls)
+        begin_construction(ring, FrameRing)
         ring._file = RingFile.attach(control_fd)
         ring._prepare(frames_fd, writable=None, readonly=readonly, tag=tag)
         if chosen is not None:

@@ -11,6 +11,7 @@ from tensormem import errors
 from tensormem._core import host_facts
 from tensormem.mr import DeviceMemoryResource, HostMemoryResource
 from tensormem.streams import Stream
+from tensormem.testing.applicability import needs
 from tensormem.testing.resource_suite import Gate, ResourceSuite
 
 __all__ = ["StreamConformance", "TheirStream"]
@@ -56,7 +57,7 @@ class StreamConformance(ResourceSuite):
         block = mr.allocate(64)
         before = mr.counters
         never_made = Stream.__new__(Stream)
-        for nonsense in ("stream", 0, stream.id, stream.record(), object(), never_made):
+        for nonsense in ("stream", 0, int(stream.id), stream.record(), object(), never_made):
             with pytest.raises(errors.StreamMisuse):
                 mr.allocate(64, nonsense)  # type: ignore[arg-type]
             with pytest.raises(errors.StreamMisuse):
@@ -74,6 +75,15 @@ class StreamConformance(ResourceSuite):
         stream.synchronize()
         mr.reap_pending()
         assert block.state == "freed"
+
+    def test_the_id_of_a_living_stream_is_as_good_as_the_stream(self, mr: DeviceMemoryResource) -> None:
+        with Stream(mr.driver) as stream:
+            number = stream.id
+            block = mr.allocate(64, number)
+            assert block.alloc_stream == number
+            mr.deallocate(block, number)
+        with pytest.raises(errors.StreamMisuse):
+            mr.allocate(64, number)
 
     # --- Order ---
 
@@ -114,9 +124,8 @@ class StreamConformance(ResourceSuite):
         with pytest.raises(errors.ForeignBlock):
             mr.finish_block_use(elsewhere.allocate(64), stream, "read")
 
+    @needs("tracks_block_uses")
     def test_a_read_waits_for_the_write_of_another_stream(self, mr: DeviceMemoryResource, stream: Stream) -> None:
-        if not mr.supports_block_use_tracking:
-            return
         gate, order = Gate(), list[str]()
         block = mr.allocate(4096)
         with Stream(mr.driver) as reader:
@@ -131,9 +140,8 @@ class StreamConformance(ResourceSuite):
         assert order == ["write", "read"]
         mr.deallocate(block)
 
+    @needs("tracks_block_uses")
     def test_freeing_waits_for_the_uses_of_other_streams(self, mr: DeviceMemoryResource, stream: Stream) -> None:
-        if not mr.supports_block_use_tracking:
-            return
         gate = Gate()
         block = mr.allocate(4096)
         with Stream(mr.driver) as other:
@@ -156,11 +164,10 @@ class StreamConformance(ResourceSuite):
             mr.prepare_block_use(block, stream, "scribble")
         mr.deallocate(block)
 
+    @needs("tracks_block_uses")
     def test_a_block_that_waits_for_a_stream_cannot_be_freed_again(
         self, mr: DeviceMemoryResource, stream: Stream
     ) -> None:
-        if not mr.supports_block_use_tracking:
-            return
         gate = Gate()
         block = mr.allocate(4096)
         gate.hold(stream)
@@ -179,11 +186,10 @@ class StreamConformance(ResourceSuite):
         mr.reap_pending()
         assert (block.state, mr.bytes_outstanding) == ("freed", 0)
 
+    @needs("tracks_block_uses", "on_the_host")
     def test_however_often_a_block_is_read_it_holds_a_few_events(
         self, mr: DeviceMemoryResource, stream: Stream
     ) -> None:
-        if not mr.supports_block_use_tracking or mr.driver.name != "host":
-            return
         gate = Gate()
         block = mr.allocate(4096)
         with Stream(mr.driver) as other:

@@ -17,6 +17,7 @@ from tensormem._core import (
     stop_recording,
     trace_counter,
 )
+from tensormem.construction import constructed_once
 from tensormem.errors import InvalidArgument
 
 __all__ = ["Recording", "RecordingReport", "counter", "is_recording"]
@@ -24,6 +25,7 @@ __all__ = ["Recording", "RecordingReport", "counter", "is_recording"]
 counter = trace_counter
 
 
+@constructed_once
 class Recording:
     """A recording of everything this process does with memory, into a file; made by `tm.trace(path)`.
 

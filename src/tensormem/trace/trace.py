@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Literal, Protocol
 
+from tensormem.construction import constructed_once
 from tensormem.errors import InvalidArgument
 from tensormem.spaces import LogicalMemorySpace
 from tensormem.trace import columns
@@ -59,6 +60,7 @@ class EventStore(Protocol):
         """What was out at some time before: that time, and (bytes, blocks) by (resource, outermost)."""
 
 
+@constructed_once
 class Trace:
     """What happened, from a recording or from another tool's file; made by `tensormem.trace.open`.
 

@@ -9,6 +9,7 @@ import fcntl
 import os
 
 from tensormem import errors
+from tensormem.construction import constructed_once
 from tensormem.memories.dma import ioctls, names, sync_file
 from tensormem.memories.dma.descriptor import Descriptor
 from tensormem.memories.dma.mapping import Mapping
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["DmaBuffer"]
 
 
+@constructed_once
 class DmaBuffer:
     """A DMA-BUF that this process holds: the `owner` of storages of kind `dma`.
 
