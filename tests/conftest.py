@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+_LEFT_OUT = pytest.StashKey[int]()
+
 
 @pytest.fixture(scope="module", autouse=True)
 def _do_not_walk_what_stays() -> None:
@@ -58,7 +60,17 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Counts the cases of suites that do not apply to what is under test: they are left out by name, and said."""
+    suites = {item.getparent(pytest.Class) for item in session.items}
+    left_out = [getattr(suite.obj, "left_out", {}) for suite in suites if suite is not None]
+    session.config.stash[_LEFT_OUT] = sum(map(len, left_out))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    left_out = config.stash.get(_LEFT_OUT, 0)
+    if left_out:
+        terminalreporter.line(f"{left_out} cases of suites do not apply to what they test, and were left out by name.")
     reasons = could_not_run(config)
     if not reasons:
         return

@@ -26,6 +26,9 @@ class TestRocmPool(TestCudaPool):
 
 
 class TestElasticMemoryOnCuda(ResourceConformance):
+    host_accessible = False
+    on_the_host = False
+
     device = "cuda:1"
 
     @pytest.fixture(autouse=True)

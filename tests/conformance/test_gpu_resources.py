@@ -13,6 +13,8 @@ class OnSimulatedGpu(ResourceConformance):
     """Every test has a machine of its own, and works on the second of its devices."""
 
     vendor = "cuda"
+    host_accessible = False
+    on_the_host = False
 
     @pytest.fixture(autouse=True)
     def machine(self) -> Iterator[SimulatedGpu]:
@@ -35,11 +37,15 @@ class TestGpuAsyncMemoryResource(OnSimulatedGpu):
 
 
 class TestManagedMemoryResource(OnSimulatedGpu):
+    host_accessible = True
+
     def make(self) -> mr.DeviceMemoryResource:
         return mr.ManagedMemoryResource(self.device)
 
 
 class TestPinnedMemoryResourceOfAGpu(OnSimulatedGpu):
+    host_accessible = True
+
     def make(self) -> mr.DeviceMemoryResource:
         return mr.PinnedMemoryResource(self.device)
 
@@ -75,6 +81,8 @@ class TestLimitingOverStreamOrderedMemory(OnSimulatedGpu):
 
 
 class TestStatisticsOverManagedMemory(OnSimulatedGpu):
+    host_accessible = True
+
     def make(self) -> mr.DeviceMemoryResource:
         return mr.StatisticsResourceAdaptor(mr.ManagedMemoryResource(self.device))
 

@@ -46,6 +46,9 @@ class TestElasticMemoryResourceThatKeepsNothing(ResourceConformance):
 
 
 class TestElasticMemoryResourceOfAbstractMemory(ResourceConformance):
+    host_accessible = False
+    on_the_host = False
+
     def make(self) -> mr.DeviceMemoryResource:
         return mr.ElasticMemoryResource(abstract_driver())
 
@@ -78,6 +81,8 @@ class TestPlannedMemoryResourceOverAPool(ResourceConformance):
 
 
 class TestAbstractMemoryResource(ResourceConformance):
+    host_accessible = False
+
     def make(self) -> mr.DeviceMemoryResource:
         return mr.AbstractMemoryResource("1TiB")
 

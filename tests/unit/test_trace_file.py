@@ -140,7 +140,7 @@ def test_hostile_files_are_read_or_refused_and_nothing_else(
         elif change == "cut":
             del data[at : at + choices.draw(st.integers(1, 200))]
             if len(data) == 0:
-                return
+                break  # an empty file is read or refused as well
         else:
             data[at:at] = choices.draw(st.binary(max_size=64))
     read_all(_with_checksums(data) if repaired and len(data) > HEADER_BYTES else bytes(data))

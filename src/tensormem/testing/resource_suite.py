@@ -10,6 +10,7 @@ import pytest
 
 from tensormem.mr import DeviceBlock, DeviceMemoryResource, HostMemoryResource
 from tensormem.streams import Stream
+from tensormem.testing.applicability import Suite
 
 __all__ = ["Gate", "ResourceSuite", "free_all"]
 
@@ -29,8 +30,25 @@ class Gate:
         self._open.set()
 
 
-class ResourceSuite:
-    """How the resource under test is made. Say it in `make_over` if it stands on an upstream, in `make` if not."""
+class ResourceSuite(Suite):
+    """How the resource under test is made. Say it in `make_over` if it stands on an upstream, in `make` if not.
+
+    A resource whose memory the CPU cannot touch, that does not track uses, or whose streams are not the host's says so
+    in the attributes: cases that need it are left out by name, and `left_out` has them. A wrong answer fails.
+    """
+
+    host_accessible = True
+    """Whether the CPU can touch the memory."""
+    tracks_block_uses = True
+    """Whether uses of a block by other streams are tracked."""
+    on_the_host = True
+    """Whether its streams are the host's, whose events can be counted."""
+    stands_on_an_upstream = False
+    """Whether `make_over` was given; found by itself."""
+
+    def __init_subclass__(cls) -> None:
+        cls.stands_on_an_upstream = cls.make_over is not ResourceSuite.make_over
+        super().__init_subclass__()
 
     def make_over(self, upstream: DeviceMemoryResource) -> DeviceMemoryResource:
         """A fresh resource over `upstream` that has taken nothing from it yet."""
@@ -39,11 +57,6 @@ class ResourceSuite:
     def make(self) -> DeviceMemoryResource:
         """A fresh resource with at least 64 MiB to give."""
         return self.make_over(HostMemoryResource())
-
-    @property
-    def stands_on_an_upstream(self) -> bool:
-        """Whether `make_over` was given."""
-        return type(self).make_over is not ResourceSuite.make_over
 
     @pytest.fixture
     def mr(self) -> Iterator[DeviceMemoryResource]:

@@ -19,6 +19,7 @@ from tensormem.mr import (
     LimitingResourceAdaptor,
 )
 from tensormem.streams import StreamLike
+from tensormem.testing.applicability import needs
 from tensormem.testing.resource_suite import ResourceSuite
 
 __all__ = ["Moody", "UpstreamConformance"]
@@ -53,9 +54,8 @@ class Moody(DeviceMemoryResource):
 class UpstreamConformance(ResourceSuite):
     """What every resource over an upstream promises about it. `ResourceConformance` has it all."""
 
+    @needs("stands_on_an_upstream")
     def test_an_upstream_that_raises_is_told_and_nothing_is_taken(self) -> None:
-        if not self.stands_on_an_upstream:
-            return
         leaf = HostMemoryResource()
         upstream = Moody(leaf)
         mr = self.make_over(upstream)
@@ -71,9 +71,8 @@ class UpstreamConformance(ResourceSuite):
         gc.collect()
         assert leaf.bytes_outstanding == 0
 
+    @needs("stands_on_an_upstream")
     def test_an_upstream_that_has_no_memory_is_out_of_memory(self) -> None:
-        if not self.stands_on_an_upstream:
-            return
         upstream = Moody(HostMemoryResource())
         mr = self.make_over(upstream)
         upstream.on_allocate = MemoryError("sold out")
@@ -83,9 +82,8 @@ class UpstreamConformance(ResourceSuite):
         upstream.on_allocate = None
         self.use_and_drop(mr)
 
+    @needs("stands_on_an_upstream")
     def test_an_upstream_that_takes_nothing_back_gets_it_later(self) -> None:
-        if not self.stands_on_an_upstream:
-            return
         leaf = HostMemoryResource()
         upstream = Moody(leaf)
         mr = self.make_over(upstream)
@@ -104,9 +102,8 @@ class UpstreamConformance(ResourceSuite):
         gc.collect()
         assert leaf.bytes_outstanding == 0
 
+    @needs("stands_on_an_upstream")
     def test_whichever_upstream_allocation_fails_nothing_is_lost(self) -> None:
-        if not self.stands_on_an_upstream:
-            return
         nth, failed = 0, True
         while failed:
             nth += 1
@@ -126,9 +123,8 @@ class UpstreamConformance(ResourceSuite):
             assert leaf.bytes_outstanding == 0
         assert nth > 1, "the resource does not get its memory from its upstream"
 
+    @needs("stands_on_an_upstream")
     def test_an_upstream_that_is_dropped_first_serves_until_the_last_block(self) -> None:
-        if not self.stands_on_an_upstream:
-            return
         upstream = HostMemoryResource()
         gone = weakref.ref(upstream)
         mr = self.make_over(upstream)
@@ -143,9 +139,8 @@ class UpstreamConformance(ResourceSuite):
         gc.collect()
         assert gone() is None
 
+    @needs("stands_on_an_upstream")
     def test_a_limit_lowered_below_the_use_takes_nothing_away(self) -> None:
-        if not self.stands_on_an_upstream:
-            return
         budget = LimitingResourceAdaptor(HostMemoryResource(), "512MiB")
         mr = self.make_over(budget)
         block = mr.allocate(4096)
@@ -164,9 +159,8 @@ class UpstreamConformance(ResourceSuite):
         gc.collect()
         assert budget.remaining == budget.allocation_limit
 
+    @needs("stands_on_an_upstream")
     def test_a_block_of_the_upstream_is_foreign(self) -> None:
-        if not self.stands_on_an_upstream:
-            return
         upstream = HostMemoryResource()
         mr = self.make_over(upstream)
         theirs = upstream.allocate(64)

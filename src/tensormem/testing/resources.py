@@ -11,13 +11,17 @@ A resource without an upstream says `make(self)` instead. Must not know: any par
 
 import ctypes
 import gc
+import sys
 import threading
+from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from tensormem import errors, units
 from tensormem.mr import DeviceBlock, DeviceMemoryResource, HostMemoryResource
+from tensormem.testing.applicability import needs
 from tensormem.testing.resource_streams import StreamConformance
 from tensormem.testing.resource_suite import Gate, free_all
 from tensormem.testing.resource_upstreams import UpstreamConformance
@@ -53,9 +57,8 @@ class ResourceConformance(StreamConformance, UpstreamConformance):
         assert (block.alignment, block.ptr % 256) == (256, 0)
         mr.deallocate(block)
 
+    @needs("host_accessible")
     def test_every_byte_can_be_written_and_read(self, mr: DeviceMemoryResource) -> None:
-        if not mr.is_host_accessible:
-            return
         blocks = [mr.allocate(nbytes) for nbytes in _SIZES]
         for number, block in enumerate(blocks):
             ctypes.memset(block.ptr, number + 1, block.nbytes)
@@ -192,13 +195,61 @@ class ResourceConformance(StreamConformance, UpstreamConformance):
         block.mr.deallocate(block)
         assert block.state == "freed"
 
-    def test_a_block_that_somebody_views_cannot_be_given_back(self, mr: DeviceMemoryResource) -> None:
+    def test_the_suite_says_what_the_resource_says(self, mr: DeviceMemoryResource) -> None:
+        said = self.host_accessible, self.tracks_block_uses, self.on_the_host
+        assert said == (mr.is_host_accessible, mr.supports_block_use_tracking, mr.driver.name == "host")
+
+    def test_it_is_constructed_once(self, mr: DeviceMemoryResource) -> None:
+        block, before = mr.allocate(64), mr.counters
+        again: Any = mr
+        for arguments in ((), (mr.upstream_mr,), (HostMemoryResource(),)):
+            with pytest.raises((errors.InvalidArgument, TypeError)):
+                again.__init__(*arguments)
+        assert (block.state, mr.counters) == ("live", before)
+        mr.deallocate(block)
+
+    def test_an_object_that_was_never_constructed_says_so_and_goes_without_a_word(
+        self, mr: DeviceMemoryResource, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        heard: list[object] = []
+        monkeypatch.setattr(sys, "unraisablehook", heard.append)
+        cls: Any = type(mr)
+        unmade = [cls.__new__(cls)]
+        calls: list[Callable[[Any], object]] = [
+            lambda made: made.allocate(64),
+            lambda made: made.reap_pending(),
+            lambda made: made.bytes_outstanding,
+        ]
+        for call in calls:
+            with pytest.raises((errors.InvalidArgument, AttributeError)):
+                call(unmade[0])
+        unmade.clear()
+        gc.collect()
+        assert heard == []
+
+    def test_a_size_is_asked_once(self, mr: DeviceMemoryResource) -> None:
+        asked: list[int] = []
+
+        class Size:
+            def __index__(self) -> int:
+                asked.append(64)
+                return asked[-1]
+
+        mr.deallocate(mr.allocate(Size()))
+        assert asked == [64]
+
+    def test_memory_is_a_buffer_where_the_cpu_can_touch_it(self, mr: DeviceMemoryResource) -> None:
         block = mr.allocate(4096)
-        if not mr.is_host_accessible:
+        if mr.is_host_accessible:
+            assert memoryview(block).nbytes == 4096
+        else:
             with pytest.raises(errors.InvalidArgument):
                 memoryview(block)
-            mr.deallocate(block)
-            return
+        mr.deallocate(block)
+
+    @needs("host_accessible")
+    def test_a_block_that_somebody_views_cannot_be_given_back(self, mr: DeviceMemoryResource) -> None:
+        block = mr.allocate(4096)
         first, second = memoryview(block), memoryview(block)
         before = mr.counters
         with pytest.raises(BufferError) as caught:
@@ -215,9 +266,8 @@ class ResourceConformance(StreamConformance, UpstreamConformance):
         with pytest.raises(errors.UseAfterFree):
             memoryview(block)
 
+    @needs("host_accessible")
     def test_a_dropped_block_lives_as_long_as_its_last_view(self, mr: DeviceMemoryResource) -> None:
-        if not mr.is_host_accessible:
-            return
         view = memoryview(mr.allocate(4096))[1000:1004]
         gc.collect()
         assert mr.bytes_outstanding == 4096
