@@ -5,7 +5,7 @@ Must not know: how memory of any kind is made reachable; tensors and storages do
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Self, SupportsIndex
@@ -13,6 +13,7 @@ from typing import Self, SupportsIndex
 from tensormem import errors
 from tensormem._core import Storage
 from tensormem.construction import constructed_once
+from tensormem.images.description import format_description, parse_description
 from tensormem.images.layout import ImageLayout
 from tensormem.images.pixel_format import PixelFormat
 from tensormem.tensor import Tensor, empty
@@ -85,6 +86,11 @@ class Image:
     def capacity_bytes(self) -> int:
         """Bytes that a picture here may have."""
         return self._bytes.nbytes
+
+    @property
+    def data(self) -> Tensor:
+        """All bytes of the memory, as one row."""
+        return self._bytes
 
     @property
     def storage(self) -> Storage:
@@ -200,6 +206,18 @@ class Image:
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         self.close()
+
+    @classmethod
+    def from_description(cls, data: Tensor, description: bytes) -> Image:
+        """The image that a description of 64 bytes puts over memory; `MalformedMessage` where it does not fit there."""
+        layout = parse_description(description)
+        try:
+            return cls(data, layout.width, layout.height, layout.format, pitch=layout.pitch)
+        except errors.TensormemError as error:
+            raise errors.MalformedMessage(8, what=f"the description of an image: {error!s:.200}") from None
+
+    def __reduce__(self) -> tuple[Callable[[Tensor, bytes], Image], tuple[Tensor, bytes]]:
+        return Image.from_description, (self._bytes, format_description(self._layout))
 
     def __repr__(self) -> str:
         return f"<Image {self.width} x {self.height} {self.format}, pitch {self.pitch}, in {self.storage.memory}>"

@@ -16,6 +16,8 @@ from typing import NoReturn, Self, TypeVar
 from tensormem import errors
 from tensormem._core import MAX_MESSAGE_BYTES, MessageFacts, Tensor, describe_ring, describe_tensor, parse_message
 from tensormem.construction import constructed_once
+from tensormem.images import Image
+from tensormem.images.description import DESCRIPTION_BYTES, DESCRIPTION_MARK, format_description
 from tensormem.sharing import unix_sockets
 from tensormem.sharing.frame_ring import FrameRing
 from tensormem.tensor import from_fd
@@ -85,20 +87,26 @@ class Channel:
         """Who may be at the other end."""
         return self._uids
 
-    def send(self, thing: Tensor | FrameRing, readonly: bool = False, *, timeout: float | None = None) -> None:
-        """Share a tensor of shared memory, or a frame ring; with `readonly` the kernel lets the other end only read.
+    def send(self, thing: Tensor | Image | FrameRing, readonly: bool = False, *, timeout: float | None = None) -> None:
+        """Share a tensor or an image of shared memory, or a frame ring; `readonly`: the kernel lets others only read.
 
         The memory stays ours as well: both sides see the same bytes. A tensor of other memory is refused, not copied.
         """
         self._check_open()
-        if isinstance(thing, FrameRing):
+        if isinstance(thing, Image):
+            shut = bool(readonly or thing.data.readonly)
+            message = format_description(thing.layout) + describe_tensor(thing.data, shut)
+            descriptors = [thing.data.clone_fd(readonly=shut)]
+        elif isinstance(thing, FrameRing):
             message = describe_ring(thing.nbytes, bool(readonly or thing.readonly))
             descriptors = thing.clone_fds(readonly=readonly)
         elif isinstance(thing, Tensor):
             message = describe_tensor(thing, bool(readonly or thing.readonly))
             descriptors = [thing.clone_fd(readonly=bool(readonly or thing.readonly))]
         else:
-            raise errors.InvalidArgument(f"a channel carries tensors and frame rings, not {type(thing).__name__}")
+            raise errors.InvalidArgument(
+                f"a channel carries tensors, images and frame rings, not {type(thing).__name__}"
+            )
         try:
             unix_sockets.send(self._socket, message, descriptors, timeout)
         finally:
@@ -106,7 +114,21 @@ class Channel:
 
     def receive(self, *, timeout: float | None = None) -> Tensor:
         """The next tensor. `ChannelClosed` when the other end is gone, `MalformedMessage` for what cannot be taken."""
-        facts, descriptors = self._receive(timeout, ring=False)
+        facts, descriptors, _ = self._receive(timeout, "a tensor")
+        return self._tensor(facts, descriptors)
+
+    def receive_image(self, *, timeout: float | None = None) -> Image:
+        """The next image, with its format, pitch and planes, as `receive` gives the next tensor."""
+        facts, descriptors, description = self._receive(timeout, "an image")
+        data = self._tensor(facts, descriptors)
+        try:
+            return Image.from_description(data, description)
+        except BaseException:
+            data.close()
+            raise
+
+    @staticmethod
+    def _tensor(facts: MessageFacts, descriptors: list[int]) -> Tensor:
         try:
             tensor = from_fd(
                 descriptors[0],
@@ -124,25 +146,28 @@ class Channel:
 
     def receive_ring(self, *, timeout: float | None = None) -> FrameRing:
         """The next frame ring, as `receive` gives the next tensor."""
-        facts, descriptors = self._receive(timeout, ring=True)
+        facts, descriptors, _ = self._receive(timeout, "a frame ring")
         try:
             return FrameRing.attach(descriptors[0], descriptors[1], readonly=facts.readonly)
         finally:
             unix_sockets.close_all(descriptors)
 
-    def _receive(self, timeout: float | None, *, ring: bool) -> tuple[MessageFacts, list[int]]:
+    def _receive(self, timeout: float | None, wanted: str) -> tuple[MessageFacts, list[int], bytes]:
         self._check_open()
         # One byte more than there may be, so that a message that is too long cannot be taken for one that is not.
-        message, descriptors = unix_sockets.receive(self._socket, MAX_MESSAGE_BYTES + 1, timeout)
+        most = MAX_MESSAGE_BYTES + DESCRIPTION_BYTES + 1
+        message, descriptors = unix_sockets.receive(self._socket, most, timeout)
         try:
-            facts = parse_message(message)
+            is_image = message.startswith(DESCRIPTION_MARK)
+            description = message[:DESCRIPTION_BYTES] if is_image else b""
+            facts = parse_message(message[len(description) :])
             if len(descriptors) != facts.descriptors:
                 counts = f"{facts.descriptors} descriptors belong to it, and {len(descriptors)} came"
                 raise errors.MalformedMessage(len(message), what=counts)
-            if facts.is_ring != ring:
-                kinds = ("a tensor came", "a frame ring came")
-                raise errors.MalformedMessage(10, what=f"{kinds[facts.is_ring]} where the other was asked for")
-            return facts, descriptors
+            came = "a frame ring" if facts.is_ring else "an image" if is_image else "a tensor"
+            if came != wanted or (is_image and facts.is_ring):
+                raise errors.MalformedMessage(10, what=f"{came} came where {wanted} was asked for")
+            return facts, descriptors, description
         except BaseException:
             unix_sockets.close_all(descriptors)
             raise

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import time
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, SupportsIndex
 
 from tensormem import errors
 from tensormem._core import RingFile, RingWriter, SlotHold, Storage, Tensor, host_driver
 from tensormem.construction import constructed_once
+from tensormem.images import Image, PixelFormat
+from tensormem.images.description import DESCRIPTION_BYTES, format_description
 from tensormem.memories import TensorMemory
 from tensormem.spaces import main
 
@@ -54,6 +56,13 @@ def _tensor(file: RingFile, memory: Tensor, slot: int, hold: SlotHold | None) ->
     return Tensor(storage, file.dtype, file.shape)
 
 
+def _check_room(tensor: Tensor) -> None:
+    if tensor.ndim != 1 or tensor.dtype.name != "uint8" or tensor.nbytes <= DESCRIPTION_BYTES:
+        raise errors.InvalidArgument(
+            "frames of this ring are tensors; FrameRing.for_images makes one that carries images"
+        )
+
+
 @constructed_once
 class Frame:
     """A frame that this process holds: nobody writes there before it is given back. Made by `FrameRing.read`.
@@ -89,6 +98,16 @@ class Frame:
         if self._tensor is None:
             raise errors.UseAfterFree(self.number, 0, what="the frame was given back")
         return self._tensor
+
+    @property
+    def image(self) -> Image:
+        """The picture that the writer described in this frame; `MalformedMessage` where there is none, or not a sound
+        one: a writer is not trusted."""
+        tensor = self.tensor
+        _check_room(tensor)
+        with tensor[tensor.nbytes - DESCRIPTION_BYTES :].map("r") as tail:
+            description = bytes(tail)
+        return Image.from_description(tensor[: tensor.nbytes - DESCRIPTION_BYTES], description)
 
     def numpy(self) -> Any:
         """The frame as a read-only NumPy array, without a copy."""
@@ -147,6 +166,27 @@ class WritableFrame:
         if self._tensor is None:
             raise errors.UseAfterFree(self.number, 0, what="the frame was published or abandoned")
         return self._tensor
+
+    def image(
+        self,
+        width: SupportsIndex,
+        height: SupportsIndex,
+        format: PixelFormat | str = "rgb",
+        *,
+        pitch: SupportsIndex | None = None,
+        pitch_alignment: SupportsIndex = 1,
+    ) -> Image:
+        """Describe a picture in this frame of a ring that `FrameRing.for_images` made; readers get it by `Frame.image`.
+
+        A frame that is published without it carries the description of an older one.
+        """
+        tensor = self.tensor
+        _check_room(tensor)
+        pixels = tensor[: tensor.nbytes - DESCRIPTION_BYTES]
+        made = Image(pixels, width, height, format, pitch=pitch, pitch_alignment=pitch_alignment)
+        with tensor[tensor.nbytes - DESCRIPTION_BYTES :].map("w") as tail:
+            memoryview(tail)[:] = format_description(made.layout)
+        return made
 
     def numpy(self) -> Any:
         """The frame as a NumPy array to write into. Do not write into it after the `with`: others read there."""

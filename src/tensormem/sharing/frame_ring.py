@@ -16,6 +16,8 @@ from tensormem import errors
 from tensormem._core import RingFile, RingReader, RingWriter, Tensor, empty
 from tensormem.construction import begin_construction, constructed_once
 from tensormem.dtypes import DType
+from tensormem.images import ImageLayout, PixelFormat
+from tensormem.images.description import DESCRIPTION_BYTES
 from tensormem.memories import TensorMemory
 from tensormem.sharing.frame import Frame, WritableFrame
 from tensormem.sharing.ways import ReadMode, WhenFull
@@ -94,6 +96,34 @@ class FrameRing:
             self._prepare(fd, writable=made, readonly=False)
         finally:
             os.close(fd)
+
+    @classmethod
+    def for_images(
+        cls,
+        frames: int,
+        width: SupportsIndex,
+        height: SupportsIndex,
+        format: PixelFormat | str = "rgb",
+        *,
+        pitch: SupportsIndex | None = None,
+        pitch_alignment: SupportsIndex = 1,
+        memory: str = "shm",
+        mode: ReadMode | str = "latest",
+        when_full: WhenFull | str = "overwrite",
+    ) -> Self:
+        """A ring whose frames have room for such a picture, and carry its description beside the pixels.
+
+        >>> import tensormem as tm
+        >>> with tm.FrameRing.for_images(3, 6, 4, "nv12", pitch=64) as ring:
+        ...     with ring.write() as frame:
+        ...         _ = frame.image(6, 4, "nv12", pitch=64).planes[0].fill_(7)
+        ...     with ring.read(timeout=1) as frame:
+        ...         frame.image
+        <Image 6 x 4 nv12, pitch 64, in shm>
+        """
+        layout = ImageLayout.make(width, height, format, pitch=pitch, pitch_alignment=pitch_alignment)
+        room = layout.nbytes + DESCRIPTION_BYTES
+        return cls(frames, room, "uint8", memory=memory, mode=mode, when_full=when_full)
 
     @classmethod
     def attach(
