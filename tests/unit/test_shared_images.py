@@ -104,9 +104,9 @@ def test_a_frame_without_a_sound_description_is_refused() -> None:
                 seen.image  # noqa: B018
         with ring.write() as frame, pytest.raises(errors.InsufficientCapacity):
             frame.image(9, 9, "grey")
-    with tm.FrameRing(2, (4, 4), "float32") as plain, plain.write() as frame:
-        with pytest.raises(errors.InvalidArgument, match="for_images"):
-            frame.image(1, 1, "grey")
+    refused = pytest.raises(errors.InvalidArgument, match="for_images")
+    with tm.FrameRing(2, (4, 4), "float32") as plain, plain.write() as frame, refused:
+        frame.image(1, 1, "grey")
 
 
 def test_an_image_is_pickled_whole() -> None:
