@@ -113,6 +113,8 @@ cdef class Accesses(Ending):
         return 0
 
     cdef int _finish(self) except -1:
+        if not (self._open[0] or self._open[1] or self._open[2] or self._holders[0] or self._holders[1]):
+            return 0
         # Open at the end are only those who cannot say when they are done, and in garbage maps that were not unmapped.
         open_modes = [mode for mode in ("r", "w", "rw") for _ in range(self._open[_number(mode)])]
         open_modes += [_UNPLANNED_MODES[readonly] for readonly in range(2) if self._holders[readonly]]

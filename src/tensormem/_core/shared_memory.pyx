@@ -13,6 +13,7 @@ from tensormem._core.construction cimport only_the_core_makes
 from tensormem._core.failures cimport check
 from tensormem._core.kinds cimport refuse_part
 from tensormem._core.native cimport AllocRequest, MemoryMaker, Status
+from tensormem._core.native_tensor cimport next_storage_id
 from tensormem._core.resources cimport DeviceBlock, DeviceMemoryResource
 from tensormem._core.sizes cimport size_of
 from tensormem._core.storages cimport Storage, new_bracketed_storage
@@ -22,7 +23,7 @@ import os
 import weakref
 
 from tensormem import errors
-from tensormem._core.identities import claim_identity, drop_identity, new_identity, share_block, shared_block
+from tensormem._core.identities import claim_identity, drop_identity, share_block, shared_block
 
 
 cdef extern from "driver/host/os.hpp" namespace "tensormem::host::os" nogil:
@@ -174,8 +175,9 @@ cdef class SharedMemory:
             file, self._file = self._file, None
             self.native = &_nothing
             going.swap(self._native)
-        with nogil:
-            going.reset()
+        if going.use_count() == 1:  # else a leaf has it, and releases it
+            with nogil:
+                going.reset()
         if file is not None:
             drop_identity(file)
 
@@ -236,7 +238,7 @@ def allocate_shared_memory(DeviceMemoryResource mr not None, nbytes, space, memo
     cdef DeviceBlock block = _block_of(mr, maker.get(), wanted, alignment, tag)
     owner._native = maker.get().made()
     owner.native = owner._native.get()
-    owner.id = new_identity()
+    owner.id = next_storage_id()
     owner._block = weakref.ref(block)
     cdef Storage made = _storage_of(owner, wanted, space, memory, mr)
     made.hold_block(block, NULL)
