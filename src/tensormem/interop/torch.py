@@ -11,12 +11,12 @@ Must not know: what torch computes.
 >>> path, allocate_name, deallocate_name = tm.interop.torch.allocator_path_and_names()
 >>> library = ctypes.CDLL(path)  # as torch does
 >>> allocate, deallocate = getattr(library, allocate_name), getattr(library, deallocate_name)
->>> allocate.restype = ctypes.c_void_p
+>>> allocate.restype, deallocate.restype = ctypes.c_void_p, None
 >>> tm.interop.torch.register(mr, device=0)
 >>> pointer = allocate(ctypes.c_ssize_t(4096), 0, None)
 >>> mr.bytes_outstanding
 4096
->>> deallocate(ctypes.c_void_p(pointer), ctypes.c_ssize_t(4096), 0, None) and None
+>>> deallocate(ctypes.c_void_p(pointer), ctypes.c_ssize_t(4096), 0, None)
 >>> mr.bytes_outstanding
 0
 >>> tm.interop.torch.unregister(0)
