@@ -48,6 +48,8 @@ class Maker:
     """The same with a tag of its own, where the call has one."""
     needs: Callable[[], str | None] = field(default=lambda: None)
     """Why it cannot run here."""
+    has_views: bool = True
+    """Whether the CPU has a view of its bytes that it knows of."""
     system_calls: bool = True
     """Whether making it asks the operating system through our driver each time."""
 
@@ -107,18 +109,18 @@ def _tenant(nbytes: int, tag: str | None = None) -> Made:
     return Made((models, block), models.close, models.physical_memory_usage)
 
 
-def _cache(nbytes: int) -> Made:
+def _cache(nbytes: int, tag: str | None = None) -> Made:
     cache = tm.BlockCache("64MiB", block_size=nbytes)
     try:
-        cache.allocate(1)
+        cache.allocate(1, tag=tag)
     except BaseException:
         cache.close()
         raise
     return Made(cache, cache.close, cache.physical_memory_usage)
 
 
-def _buffer(nbytes: int) -> Made:
-    buffer = tm.GrowableBuffer("64MiB")
+def _buffer(nbytes: int, tag: str | None = None) -> Made:
+    buffer = tm.GrowableBuffer("64MiB", tag=tag)
     try:
         buffer.resize(nbytes)
     except BaseException:
@@ -139,8 +141,8 @@ def _elastic(nbytes: int, tag: str | None = None) -> Made:
     return Made((mr, block), close, mr.physical_bytes, lambda: memoryview(block))
 
 
-def _ring(nbytes: int) -> Made:
-    ring = tm.FrameRing(2, nbytes // 2)
+def _ring(nbytes: int, tag: str | None = None) -> Made:
+    ring = tm.FrameRing(2, nbytes // 2, tag=tag)
     return Made(ring, ring.close, -1)
 
 
@@ -170,7 +172,7 @@ def _imported(nbytes: int) -> Made:
 
 
 def _image(nbytes: int, memory: str) -> Made:
-    frame = tm.image(nbytes // 64, 64, "gray8", memory)
+    frame = tm.image(nbytes // 64, 64, "grey", memory)
     return Made(frame, frame.tensor.close, frame.tensor.storage.nbytes, lambda: memoryview(frame.tensor))
 
 
@@ -189,12 +191,12 @@ def _users_kind(nbytes: int, tag: str | None = None) -> Made:
         unregister_memory(kind)
 
 
-def _numpy(nbytes: int) -> Made:
+def _numpy(nbytes: int, tag: str | None = None) -> Made:
     import numpy as np
 
     from tensormem.interop import numpy as hook
 
-    with hook.use(tm.mr.get_current_device_resource()):
+    with hook.use(tm.mr.get_current_device_resource(), tag=tag):
         array = np.empty(nbytes, "uint8")
     held = [array]
     return Made(held, held.clear, nbytes)
@@ -234,19 +236,19 @@ MAKERS = [
     Maker("an image in shm", lambda n: _image(n, "shm")),
     Maker("tm.from_fd", _imported),
     Maker("Channel.receive", _received),
-    Maker("FrameRing", _ring),
+    Maker("FrameRing", _ring, takes_tag=_ring, has_views=False),
     Maker("VirtualMemoryPool", _pool, takes_tag=lambda n, tag: _pool(n, tag=tag)),
-    Maker("VirtualMemoryPool at an offset", _pool_at_offset, takes_tag=_pool_at_offset),
-    Maker("TenantPool", _tenant, takes_tag=_tenant),
-    Maker("BlockCache", _cache),
-    Maker("GrowableBuffer", _buffer),
+    Maker("VirtualMemoryPool at an offset", _pool_at_offset, takes_tag=_pool_at_offset, has_views=False),
+    Maker("TenantPool", _tenant, takes_tag=_tenant, has_views=False),
+    Maker("BlockCache", _cache, takes_tag=_cache, has_views=False),
+    Maker("GrowableBuffer", _buffer, takes_tag=_buffer),
     Maker("ElasticMemoryResource", _elastic, takes_tag=_elastic),
-    Maker("NumPy's hook", _numpy),
+    Maker("NumPy's hook", _numpy, takes_tag=_numpy, has_views=False),
     *(
         maker
         for vendor in ("cuda", "rocm")
         for maker in (
-            Maker(f"tm.empty on {vendor}", _far(vendor, f"{vendor}:1"), "gpu:1", vendor, system_calls=False),
+            Maker(f"tm.empty on {vendor}", _far(vendor, f"{vendor}:1"), "gpu:1", vendor, has_views=False, system_calls=False),
             Maker(f"managed on {vendor}", _far(vendor, "managed"), "managed", vendor, system_calls=False),
             Maker(f"pinned on {vendor}", _far(vendor, "pinned"), "pinned", vendor, system_calls=False),
             Maker(
@@ -254,6 +256,7 @@ MAKERS = [
                 lambda n, where=f"{vendor}:1": _pool(n, where),  # type: ignore[misc]
                 "gpu:1",
                 vendor,
+                has_views=False,
                 system_calls=False,
             ),
             Maker(
@@ -261,6 +264,7 @@ MAKERS = [
                 lambda n, where=f"{vendor}:1": of_tensor(_outside(n).to(where).wait()),  # type: ignore[misc]
                 "gpu:1",
                 vendor,
+                has_views=False,
                 system_calls=False,
             ),
         )

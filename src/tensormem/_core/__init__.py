@@ -65,6 +65,7 @@ LaunchRecorder = _resources.LaunchRecorder
 live_resources = _resources.live_resources
 space_of = _resources.space_of
 
+current_tag = _resources.current_tag
 tag = _resources.tag
 
 CallbackMemoryResource = _leaves.CallbackMemoryResource

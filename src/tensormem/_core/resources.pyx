@@ -730,6 +730,12 @@ class tag:
         return tag, (text_of_tag(self._id),)
 
 
+def current_tag():
+    """The text of the tag in force in this thread or task; None if there is none."""
+    cdef TagId tag = _current_tag.get()[0]
+    return None if tag == 0 else text_of_tag(tag)
+
+
 cdef TagId tag_id(object text) except? 0xFFFFFFFF:
     if not isinstance(text, str):
         raise errors.InvalidArgument(f"a tag is text, not {type(text).__name__}")

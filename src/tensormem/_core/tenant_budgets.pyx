@@ -8,13 +8,15 @@ import weakref
 
 cimport cython
 from cpython.ref cimport PyObject
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int32_t, uint64_t
 from libcpp.memory cimport make_shared, shared_ptr, static_pointer_cast
 from libcpp.utility cimport move
 
 from tensormem._core.budgets cimport Budget
 from tensormem._core.claims cimport ClaimableBudget, check_callback, maximum_of, priority_of, shown_maximum
+from tensormem._core.budgets cimport budget_or_limit
 from tensormem._core.construction cimport Construction, begin_construction, only_the_core_makes
+from tensormem._core.drivers cimport Driver
 from tensormem._core.failures cimport check
 from tensormem._core.hooks cimport python_failure
 from tensormem._core.native cimport Status
@@ -124,15 +126,14 @@ cdef class TenantBudgets:
     cdef Construction _construction
     cdef object __weakref__
 
-    def __cinit__(self, limit, Budget budget=None):
+    def __cinit__(self, limit, Budget budget=None, Driver driver=None, int32_t device=0):
         cdef shared_ptr[NativeBudget] larger
-        if budget is not None:
-            budget.made()
-            larger = budget.native
+        if budget is not None or driver is not None:
+            larger = budget_or_limit(budget, None, driver, device)
         self._native = make_shared[NativeTenants](size_of(limit), larger)
         self.budget = budget
 
-    def __init__(self, limit, Budget budget=None):
+    def __init__(self, limit, Budget budget=None, Driver driver=None, int32_t device=0):
         begin_construction(self._construction, self)
 
     def register(self, *, guaranteed=0, maximum=None, priority=1, on_pressure=None):

@@ -33,24 +33,26 @@ import numpy as np
 import numpy.typing as npt
 
 from tensormem import errors
-from tensormem._core import NumpyAllocator, check_numpy_table
+from tensormem._core import NumpyAllocator, check_numpy_table, current_tag, note_shortage
 from tensormem.dtypes import DType
 from tensormem.mr import DeviceBlock, DeviceMemoryResource
 
 __all__ = ["as_array", "use"]
 
 
-def use(mr: DeviceMemoryResource, *, tag: str = "numpy") -> AbstractContextManager[NumpyAllocator]:
+def use(mr: DeviceMemoryResource, *, tag: str | None = None) -> AbstractContextManager[NumpyAllocator]:
     """Inside, arrays that NumPy creates in this thread or asynchronous task get their memory from `mr`.
 
-    NumPy raises MemoryError when `mr` refuses; a note on it says why, and so does `last_error` of what `as` gives.
+    Their tag is `tag`, or the one in force here (`tm.tag`), or "numpy". When `mr` refuses, what leaves the scope is its
+    own error, with its report, caused by NumPy's MemoryError; `last_error` of what `as` gives is the same.
     `np.zeros` clears its memory at once here, whereas NumPy alone leaves that to the first touch.
     """
     if not isinstance(mr, DeviceMemoryResource):
         raise errors.InvalidArgument(f"NumPy takes a memory resource, not {type(mr).__name__}")
     if not mr.is_host_accessible:
         raise errors.InvalidArgument(f"NumPy works on the CPU, which cannot touch the memory of {mr!r}")
-    return _installed(NumpyAllocator(mr, tag), _function_table())
+    named = tag if tag is not None else current_tag() or "numpy"
+    return _installed(NumpyAllocator(mr, named), _function_table())
 
 
 @contextmanager
@@ -60,9 +62,11 @@ def _installed(allocator: NumpyAllocator, table: object) -> Generator[NumpyAlloc
     try:
         yield allocator
     except MemoryError as error:
-        if allocator.failures > failures:
-            error.add_note(f"tensormem refused an allocation: {allocator.last_error}")
-        raise
+        refusal = allocator.last_error
+        if allocator.failures == failures or not isinstance(refusal, errors.TensormemError):
+            raise
+        note_shortage(refusal, allocator.mr, allocator.tag)
+        raise refusal from error
     finally:
         NumpyAllocator.restore(table, previous)
 

@@ -89,9 +89,9 @@ class TenantPool:
             if budget is None:
                 raise errors.InvalidArgument("give a physical limit, or a budget that has one")
             physical_limit = budget.limit
-        self._budgets = TenantBudgets(physical_limit, budget)
-        self._page_size = page_size
         self._device = find_mapped(device)
+        self._budgets = TenantBudgets(physical_limit, budget, self._device.driver, self._device.ordinal)
+        self._page_size = page_size
         self._lock = threading.Lock()  # never held while a callback runs
         self._tenants: dict[str, Tenant] = {}
         self._closed = False

@@ -66,4 +66,7 @@ def each_system_call_fails(
             if raised is not None:
                 raise raised
             return
-        yield raised
+        # A shortage keeps the maker that raised it: from here on only the caller holds it.
+        outcome = [raised]
+        raised = None
+        yield outcome.pop()

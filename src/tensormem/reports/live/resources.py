@@ -42,6 +42,8 @@ class ResourceFigures(NamedTuple):
     """Given back, and waiting for streams."""
     reserved_bytes: int
     """What it has taken from below or from the system."""
+    charged_bytes: int
+    """What limits count for it: its blocks; of an elastic resource, its pages."""
     free_bytes: int | None
     largest_free_bytes: int | None
     fragmentation: float | None
@@ -82,6 +84,7 @@ def _figures(number: int, mr: DeviceMemoryResource, numbers: dict[int, int], sto
         peak_bytes=counters["peak_bytes"],
         retired_bytes=counters["retired_bytes"],
         reserved_bytes=_reserved(mr, counters["current_bytes"]),
+        charged_bytes=_ask(mr, "physical_bytes") or counters["current_bytes"],
         free_bytes=_ask(mr, "idle_bytes") if free is None else free,
         largest_free_bytes=_ask(mr, "largest_free"),
         fragmentation=getattr(mr, "fragmentation", None),

@@ -185,7 +185,7 @@ def _counted(resources: Sequence[ResourceFigures], pools: Sequence[PoolFigures])
 
 
 def _charged(figures: ResourceFigures | PoolFigures) -> int:
-    return figures.used_bytes if isinstance(figures, ResourceFigures) else figures.reserved_bytes
+    return figures.charged_bytes if isinstance(figures, ResourceFigures) else figures.reserved_bytes
 
 
 def _bottom(resources: Sequence[ResourceFigures], pools: Sequence[PoolFigures]) -> list[ResourceFigures | PoolFigures]:
