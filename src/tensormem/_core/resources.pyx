@@ -688,6 +688,7 @@ cdef class LaunchRecorder:
         uses, self._uses = self._uses, {}
         for mr, block, access in uses.values():
             mr.finish_block_use(block, self._stream, access)
+        self._mr = None  # it may outlive its scope; nothing can be recorded by it any more
 
 
 only_the_core_makes(LaunchRecorder, b"launch recorders come from DeviceMemoryResource.launch")

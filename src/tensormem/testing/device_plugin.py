@@ -8,7 +8,7 @@ import pytest
 from tensormem import drivers
 from tensormem._core import Driver
 
-__all__ = ["driver_under_test", "pytest_addoption", "pytest_configure"]
+__all__ = ["driver_under_test", "is_gpu_under_test", "pytest_addoption", "pytest_configure"]
 
 _chosen: list[str] = []
 
@@ -21,6 +21,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Remembers the device."""
     _chosen[:] = [config.getoption("--device")]
+
+
+def is_gpu_under_test() -> bool:
+    """Whether the device that was named is a GPU; without a name it is the host."""
+    return bool(_chosen) and driver_under_test().name != "host"
 
 
 def driver_under_test() -> Driver:

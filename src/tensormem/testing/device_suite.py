@@ -11,7 +11,7 @@ import pytest
 from tensormem import errors, mr
 from tensormem._core import Driver
 from tensormem.streams import Stream
-from tensormem.testing.device_plugin import driver_under_test
+from tensormem.testing.device_plugin import driver_under_test, is_gpu_under_test
 from tensormem.testing.resources import Gate, ResourceConformance
 from tensormem.vmm import VirtualMemoryManager
 
@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 _MIB = 1 << 20
+_ON_GPU = is_gpu_under_test()  # the device is named before the suite is collected
 
 
 def _on_gpu() -> Driver:
@@ -37,6 +38,8 @@ def _on_gpu() -> Driver:
 class TestPlainMemory(ResourceConformance):
     """Memory straight from the driver."""
 
+    host_accessible = on_the_host = not _ON_GPU
+
     def make(self) -> mr.DeviceMemoryResource:
         driver = driver_under_test()
         return mr.HostMemoryResource() if driver.name == "host" else mr.GpuMemoryResource(driver)
@@ -45,6 +48,8 @@ class TestPlainMemory(ResourceConformance):
 class TestPinnedMemory(ResourceConformance):
     """Host memory that the driver has pinned."""
 
+    on_the_host = not _ON_GPU
+
     def make(self) -> mr.DeviceMemoryResource:
         driver = driver_under_test()
         return mr.PinnedMemoryResource(None if driver.name == "host" else driver)
@@ -52,6 +57,8 @@ class TestPinnedMemory(ResourceConformance):
 
 class TestManagedMemory(ResourceConformance):
     """Memory that moves by itself."""
+
+    on_the_host = False
 
     def make(self) -> mr.DeviceMemoryResource:
         driver = _on_gpu()
@@ -63,12 +70,16 @@ class TestManagedMemory(ResourceConformance):
 class TestAsyncMemory(ResourceConformance):
     """Memory in the order of a stream."""
 
+    host_accessible = on_the_host = False
+
     def make(self) -> mr.DeviceMemoryResource:
         return mr.GpuAsyncMemoryResource(_on_gpu())
 
 
 class TestPool(ResourceConformance):
     """A pool over plain memory."""
+
+    host_accessible = on_the_host = not _ON_GPU
 
     def make(self) -> mr.DeviceMemoryResource:
         driver = driver_under_test()
@@ -78,6 +89,8 @@ class TestPool(ResourceConformance):
 
 class TestPoolOverAsyncMemory(ResourceConformance):
     """A pool over memory in the order of a stream."""
+
+    host_accessible = on_the_host = False
 
     def make(self) -> mr.DeviceMemoryResource:
         return mr.PoolMemoryResource(mr.GpuAsyncMemoryResource(_on_gpu()))

@@ -62,6 +62,8 @@ class ResourceSuite(Suite):
     def mr(self) -> Iterator[DeviceMemoryResource]:
         """What `make` builds; at the end nothing of it may be out."""
         resource = self.make()
+        # Before anybody touches memory that is not there to be touched.
+        assert resource.is_host_accessible == self.host_accessible, "host_accessible is declared wrongly"
         yield resource
         resource.reap_pending()
         assert resource.bytes_outstanding == 0, "a test left memory behind"
