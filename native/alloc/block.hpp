@@ -26,6 +26,7 @@ struct Block {
   std::uint32_t slot = kNoSlot;  // the maker's own index, if it has one
   std::uint16_t chunk = 0;       // the maker's too: which of its pieces
   std::uint8_t alignment_log2 = 0;
+  bool zeroed = false;  // its bytes are zero, as was wished for
 };
 
 }  // namespace tensormem

@@ -23,6 +23,7 @@ struct BlockEntry {
   std::uint32_t tag = 0;
   std::uint8_t alignment_log2 = 0;
   BlockState state = BlockState::live;
+  bool zeroed = false;  // it was taken from its source as zeros
 };
 
 class BlockTable {

@@ -19,6 +19,11 @@ enum class Code : std::uint8_t {
 #undef TM_CODE
 };
 
+// Whether more memory, or a larger budget, would have made it work.
+constexpr bool is_shortage(Code code) {
+  return code == Code::out_of_memory || code == Code::out_of_budget || code == Code::out_of_physical_memory;
+}
+
 // The Python exception class of a code, e.g. "InvalidSize".
 const char* class_name(Code code);
 

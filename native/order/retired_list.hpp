@@ -3,6 +3,7 @@
 // Must not know: how a block is freed. Guarded by the owner's lock.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <utility>
 
@@ -27,22 +28,23 @@ class RetiredList {
     for (const Entry& entry : entries_) until->insert(until->end(), entry.until.begin(), entry.until.end());
   }
 
-  // Moves every item that is proven done to `done`. Returns the first failed query, after looking at all of them.
+  // Moves every item that is proven done to `done`, of those that were not looked at for longest, `most` at the most.
+  // Returns the first failed query, after looking at all of them.
   template <typename Container>
-  Status take_done(StreamOrder& order, Container* done) {
+  Status take_done(StreamOrder& order, Container* done, std::size_t most = ~std::size_t{0}) {
     Status first_failure;
-    std::deque<Entry> kept;
-    for (Entry& entry : entries_) {
+    for (std::size_t left = std::min(most, entries_.size()); left != 0; --left) {
+      Entry entry = std::move(entries_.front());
+      entries_.pop_front();
       bool passed = false;
       Status asked = order.are_done(entry.until, &passed);
       if (!asked.ok() && first_failure.ok()) first_failure = std::move(asked);
       if (passed) {
         done->push_back(std::move(entry.item));
       } else {
-        kept.push_back(std::move(entry));
+        entries_.push_back(std::move(entry));
       }
     }
-    entries_ = std::move(kept);
     return first_failure;
   }
 

@@ -18,7 +18,6 @@ namespace {
 // A large alignment makes a large gap before the block; this much of it is painted, or more if more was asked for.
 constexpr std::uint64_t kPaintedGapBytes = 4096;
 
-bool is_shortage(const Status& status) { return FailureCallbackResourceAdaptor::is_shortage(status.code()); }
 
 }  // namespace
 
@@ -176,19 +175,20 @@ Status DebugGuardResourceAdaptor::padded(const AllocRequest& request, AllocReque
     return Status::fail(Code::invalid_size, "too large to add the guards to", request.nbytes);
   *larger = request;
   larger->nbytes = total;
+  larger->zeroed = false;  // it will be poisoned
   return {};
 }
 
 // Memory in quarantine is not worth a failed allocation.
 Status DebugGuardResourceAdaptor::allocate_upstream(const AllocRequest& larger, std::uint64_t nbytes, Block* block) {
   Status tried = upstream().allocate(larger, block);
-  if (!is_shortage(tried)) [[likely]]
+  if (!is_shortage(tried.code())) [[likely]]
     return tried;
   (void)reap(false).ok();
   do {
     tried = upstream().allocate(larger, block);
-  } while (is_shortage(tried) && release_some(nbytes) != 0);
-  if (is_shortage(tried)) tried.set_fact(0, nbytes);  // the guards are ours; the caller asked for less
+  } while (is_shortage(tried.code()) && release_some(nbytes) != 0);
+  if (is_shortage(tried.code())) tried.set_fact(0, nbytes);  // the guards are ours; the caller asked for less
   return tried;
 }
 

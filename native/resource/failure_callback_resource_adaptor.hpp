@@ -27,10 +27,6 @@ class FailureCallbackResourceAdaptor final : public ResourceAdaptor {
     }
   }
 
-  static bool is_shortage(Code code) {
-    return code == Code::out_of_memory || code == Code::out_of_budget || code == Code::out_of_physical_memory;
-  }
-
  private:
   const Callback callback_;
 };

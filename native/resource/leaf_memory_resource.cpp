@@ -5,6 +5,7 @@
 
 #include "base/blocking.hpp"
 #include "base/invariant.hpp"
+#include "driver/host/host_driver.hpp"
 #include "trace/reports.hpp"
 
 namespace tensormem {
@@ -13,6 +14,8 @@ namespace {
 
 // From here on, getting or giving back memory takes long enough for other threads to use the time.
 constexpr std::uint64_t kSlowBytes = 64 * 1024;
+// How many retired blocks an allocation looks at: more than it can add, few enough to cost nothing.
+constexpr std::size_t kReapedAtOnce = 4;
 
 BlockUses* uses_of(const BlockEntry& entry) { return static_cast<BlockUses*>(entry.uses); }
 
@@ -53,8 +56,12 @@ void LeafMemoryResource::give_back_orphans() {
 
 Status LeafMemoryResource::do_allocate(const AllocRequest& request, Block* block) {
   TM_TRY(check_request(request));
+  if (any_retired_.load(std::memory_order_relaxed) && &driver() == &host_driver()) [[unlikely]]
+    reap_a_few();
+  AllocRequest wanted = request;
+  wanted.zeroed = request.zeroed && can_zero();
   std::uint64_t address = 0;
-  TM_TRY(allocate_or_reap(request, &address));
+  TM_TRY(allocate_or_reap(wanted, &address));
 
   std::unique_lock lock(mutex_);
   BlockEntry entry;
@@ -65,6 +72,7 @@ Status LeafMemoryResource::do_allocate(const AllocRequest& request, Block* block
   entry.tag = request.tag;
   entry.alignment_log2 = static_cast<std::uint8_t>(std::countr_zero(request.alignment));
   entry.state = BlockState::live;
+  entry.zeroed = wanted.zeroed;
   if (Status inserted = table_.insert(entry); !inserted.ok()) {
     lock.unlock();
     // An address that is live already belongs to its first owner: giving it back would free their memory.
@@ -79,7 +87,8 @@ Status LeafMemoryResource::do_allocate(const AllocRequest& request, Block* block
             .tag = request.tag,
             .origin = id(),
             .slot = kNoSlot,
-            .alignment_log2 = entry.alignment_log2};
+            .alignment_log2 = entry.alignment_log2,
+            .zeroed = wanted.zeroed};
   return {};
 }
 
@@ -106,6 +115,7 @@ Status LeafMemoryResource::do_deallocate(const Block& block, StreamId stream, Bl
     if (!order_.are_done(others, &passed).ok() || !passed) {
       const std::lock_guard lock(mutex_);
       retired_.push(block.address, std::move(others));
+      any_retired_.store(true, std::memory_order_relaxed);
       *end = BlockState::retired;
       return {};
     }
@@ -138,9 +148,22 @@ Status LeafMemoryResource::reap_pending() {
   {
     const std::lock_guard lock(mutex_);
     asked = retired_.take_done(order_, &done);
+    any_retired_.store(!retired_.empty(), std::memory_order_relaxed);
   }
   TM_TRY(free_all(done));
   return asked;
+}
+
+// With every allocation, so that what streams have passed does not pile up until memory is short; what fails here is
+// told by reap_pending(). Not of a GPU's driver: that may wait for the device, which nobody who queues work expects.
+void LeafMemoryResource::reap_a_few() {
+  std::vector<std::uint64_t> done;
+  {
+    const std::lock_guard lock(mutex_);
+    (void)retired_.take_done(order_, &done, kReapedAtOnce).ok();
+    any_retired_.store(!retired_.empty(), std::memory_order_relaxed);
+  }
+  (void)free_all(done).ok();
 }
 
 Status LeafMemoryResource::prepare_block_use(const Block& block, StreamId stream, Access access) {
@@ -274,7 +297,9 @@ void LeafMemoryResource::keep_charged(const BlockEntry& entry) {
   stats_.current_bytes += kept.nbytes;
   stats_.current_count += 1;
   stats_.on_retire(kept.nbytes);
-  if (may_ask_again()) retired_.push(kept.address, {});
+  if (!may_ask_again()) return;
+  retired_.push(kept.address, {});
+  any_retired_.store(true, std::memory_order_relaxed);
 }
 
 }  // namespace tensormem

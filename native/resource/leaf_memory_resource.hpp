@@ -4,6 +4,7 @@
 // `give_back`, and call `finish` in their destructor.
 #pragma once
 
+#include <atomic>
 #include <mutex>
 #include <vector>
 
@@ -42,6 +43,8 @@ class LeafMemoryResource : public Resource {
   // Called without our lock, and with a BlockingRegion open where it may be slow.
   virtual Status take(const AllocRequest& request, std::uint64_t* address) = 0;
   virtual Status give_back(const BlockEntry& entry) = 0;
+  // Whether `take` heeds `request.zeroed`.
+  virtual bool can_zero() const { return false; }
   // Whether a refusal to take memory back changed nothing, so that `reap_pending` may ask again.
   virtual bool may_ask_again() const { return true; }
   // Waits for what is retired and gives it back.
@@ -50,6 +53,7 @@ class LeafMemoryResource : public Resource {
  private:
   Status take_politely(const AllocRequest& request, std::uint64_t* address);
   Status give_back_politely(const BlockEntry& entry);
+  void reap_a_few();
   Status allocate_or_reap(const AllocRequest& request, std::uint64_t* address);
   Status wait_for(const Uses& others, StreamId stream);
   Status order_end(StreamId stream, Uses* until);
@@ -67,6 +71,7 @@ class LeafMemoryResource : public Resource {
   BlockTable table_;
   GenerationSource generations_;
   RetiredList<std::uint64_t> retired_;
+  std::atomic<bool> any_retired_{false};  // a hint for those who do not have the lock
   Stats stats_;
 };
 

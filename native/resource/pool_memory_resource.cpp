@@ -199,6 +199,7 @@ void PoolMemoryResource::hand_out(const AllocRequest& request, RangeName name, B
   block->slot = name.node;
   block->chunk = static_cast<std::uint16_t>(name.chunk);
   block->alignment_log2 = static_cast<std::uint8_t>(std::countr_zero(request.alignment));
+  block->zeroed = false;
 }
 
 bool PoolMemoryResource::is_ours(const Block& block) const {

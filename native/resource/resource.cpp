@@ -1,5 +1,7 @@
 #include "resource/resource.hpp"
 
+#include "order/stream_holds.hpp"
+
 namespace tensormem {
 
 namespace {
@@ -31,6 +33,8 @@ Resource::~Resource() { remove_reporter(id_); }
 Status Resource::allocate_traced(const AllocRequest& request, Block* block) {
   const TraceNesting nesting;
   Status allocated = do_allocate(request, block);
+  if (!allocated.ok()) [[unlikely]]
+    allocated = allocate_after_reaping(request, block, std::move(allocated));
   TraceEvent event;
   event.nbytes = request.nbytes;
   event.stream = request.stream;
@@ -48,6 +52,11 @@ Status Resource::allocate_traced(const AllocRequest& request, Block* block) {
   if (event.depth == 0) event.stack = trace_stack();
   trace_record(&event);
   return allocated;
+}
+
+Status Resource::allocate_after_reaping(const AllocRequest& request, Block* block, Status refused) {
+  if (!is_shortage(refused.code()) || stream_holds().reap() == 0) return refused;
+  return do_allocate(request, block);
 }
 
 // Stamped before the call: from then on another thread may get the address.

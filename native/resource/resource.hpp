@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 #include "alloc/block.hpp"
 #include "base/align.hpp"
@@ -35,6 +36,7 @@ struct AllocRequest {
   StreamId stream = kDefaultStream;
   TagId tag = kUntagged;
   MemoryMaker* maker = nullptr;  // for leaves of a kind: who makes the bytes; nullptr for the leaf itself
+  bool zeroed = false;           // a wish: whoever can hand out zeros at no cost does, and says so on the block
 };
 
 class Resource {
@@ -50,7 +52,10 @@ class Resource {
   Status allocate(const AllocRequest& request, Block* block) {
     if (trace_is_on()) [[unlikely]]
       return allocate_traced(request, block);
-    return do_allocate(request, block);
+    Status made = do_allocate(request, block);
+    if (!made.ok()) [[unlikely]]
+      return allocate_after_reaping(request, block, std::move(made));
+    return made;
   }
   // `*end` says what became of the block: freed, retired until the stream has passed, or quarantined. One failure is a
   // report: with `out_of_bounds` the block was taken back, and was found damaged; `*end` is set.
@@ -103,6 +108,8 @@ class Resource {
 
  private:
   Status allocate_traced(const AllocRequest& request, Block* block);
+  // Before a shortage is told: what was held for streams that have passed is released, and then there may be room.
+  Status allocate_after_reaping(const AllocRequest& request, Block* block, Status refused);
   Status deallocate_traced(const Block& block, StreamId stream, BlockState* end);
   Status refuse_request(const AllocRequest& request) const;
   Status refuse_stream(StreamId stream) const;

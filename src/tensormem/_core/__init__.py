@@ -14,6 +14,7 @@ from tensormem._core import dlpack as _dlpack
 from tensormem._core import drivers as _drivers
 from tensormem._core import elastic as _elastic
 from tensormem._core import faults as _faults
+from tensormem._core import fills as _fills
 from tensormem._core import frame_ring as _frame_ring
 from tensormem._core import gpus as _gpus
 from tensormem._core import growable_buffer as _growable_buffer
@@ -36,6 +37,7 @@ from tensormem._core import tensor_messages as _tensor_messages
 from tensormem._core import tensors as _tensors
 from tensormem._core import traces as _traces
 from tensormem._core import transfers as _transfers
+from tensormem._core import uses as _uses
 from tensormem._core import virtual_memory as _virtual_memory
 from tensormem._core import virtual_memory_pool as _virtual_memory_pool
 
@@ -165,6 +167,9 @@ share_block = _identities.share_block
 
 Tensor = _tensors.Tensor
 empty = _tensors.empty
+forget_destinations = _tensors.forget_destinations
+full = _tensors.full
+zeros = _tensors.zeros
 install_tensors = _tensors.install
 reinterpret = _tensors.reshaped
 storage_from = _tensors.storage_from
@@ -195,6 +200,19 @@ shares_streams = _transfers.shares_streams
 check_same_layout = _transfers.same_layout
 install_transfers = _transfers.install
 tensors_overlap = _transfers.overlap
+
+Loan = _uses.Loan
+fill_now = _fills.fill_now
+fill_on = _fills.fill_on
+
+finish_streams_of = _uses.finish_streams_of
+finish_uses = _uses.finish_uses
+held_for_streams = _uses.held_for_streams
+mark_written = _uses.mark_written
+prepare_use = _uses.prepare_use
+reap_streams = _uses.reap_streams
+using = _uses.using
+written_until = _uses.written_until
 
 RingFile = _frame_ring.RingFile
 RingReader = _frame_ring.RingReader

@@ -370,7 +370,7 @@ cdef Tensor _ours(object given):
         raise TypeError(f"this exchange API is for tensormem.Tensor, not {type(given).__name__}")
     cdef Tensor tensor = given
     tensor.storage.check_open()
-    if tensor.storage.pending is not None and tensor.storage.device_type == 1:
+    if tensor.storage.is_pending() and tensor.storage.device_type == 1:
         tensor.storage.settle()
     return tensor
 

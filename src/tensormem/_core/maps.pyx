@@ -212,8 +212,7 @@ cdef TensorMap _map_tensor(Tensor tensor, object mode):
         raise errors.InvalidArgument("the tensor is read-only; map it 'r'")
     made.tensor = tensor
     made.base = storage.address
-    if not storage.exports.add():
-        raise errors.UseAfterFree(storage._id, storage.address, what="the storage was closed")
+    storage.begin_use()
     if storage.accesses is not None:
         try:
             made.base = storage.accesses.begin_planned(made.mode)

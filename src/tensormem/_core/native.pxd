@@ -171,6 +171,7 @@ cdef extern from "alloc/block.hpp" namespace "tensormem" nogil:
         uint64_t generation
         StreamId stream
         TagId tag
+        cbool zeroed
         uint32_t origin
         uint32_t slot
         uint8_t alignment_log2
@@ -199,6 +200,7 @@ cdef extern from "resource/resource.hpp" namespace "tensormem" nogil:
         StreamId stream
         TagId tag
         MemoryMaker* maker
+        cbool zeroed
     cdef cppclass Resource:
         Status allocate(const AllocRequest& request, Block* block)
         Status deallocate(const Block& block, StreamId stream, BlockState* end)

@@ -2,7 +2,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libcpp cimport bool as cbool
 
-from tensormem._core.native cimport CopyShape, Pitched, Status
+from tensormem._core.native cimport CopyShape, Driver, Pitched, Status, StreamId
 
 
 cdef extern from "tensor/storage_id.hpp" namespace "tensormem" nogil:
@@ -113,6 +113,17 @@ cdef extern from "tensor/copy_plan.hpp" namespace "tensormem" nogil:
     Status plan_copy(int32_t ndim, const int64_t* shape, uint64_t item_bytes, const StridedPlace& to,
                      const StridedPlace& source, CopyPlan* plan)
     cbool as_box(CopyPlan& plan, CopyBox* box, int32_t* outer)
+
+
+cdef extern from "tensor/fill.hpp" namespace "tensormem" nogil:
+    cdef cppclass FillRequest:
+        int32_t ndim
+        const int64_t* shape
+        StridedPlace to
+        int32_t device
+        const uint8_t* element
+        uint64_t item_bytes
+    Status fill_layout(Driver& driver, const FillRequest& request, uint64_t most_calls, StreamId stream, cbool* filled)
 
 
 cdef extern from "tensor/host_copy.hpp" namespace "tensormem" nogil:

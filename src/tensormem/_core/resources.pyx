@@ -40,6 +40,7 @@ from tensormem._core.native cimport (
     stats_value,
     text_of,
 )
+from tensormem._core.native_order cimport any_stream_holds, stream_holds
 from tensormem._core.native_trace cimport rename_reporter, report_tag, report_use
 from tensormem._core.shortages cimport refuse, text_of_tag
 from tensormem._core.sizes cimport alignment_of, size_of
@@ -463,6 +464,7 @@ cdef class DeviceMemoryResource:
     def reap_pending(self):
         """Free every retired block whose stream is proven to have passed; keep the rest."""
         self._check_open()
+        stream_holds().reap()
         check(self.target.reap_pending())
 
     @property
@@ -573,6 +575,8 @@ cdef class DeviceMemoryResource:
         return block
 
     cdef DeviceBlock _take_native(self, const AllocRequest& request):
+        if any_stream_holds():
+            stream_holds().reap(True)
         cdef DeviceBlock block = DeviceBlock.__new__(DeviceBlock)
         cdef Status status = self.target.allocate(request, &block.raw)
         if not status.ok():

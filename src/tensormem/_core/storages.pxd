@@ -31,22 +31,37 @@ cdef class Storage:
     cdef object _owner
     cdef readonly object space
     cdef readonly object memory
-    cdef public object reason
-    cdef public object transfer  # how the bytes came, if they were copied
+    cdef object _reason
+    cdef object _transfer  # how the bytes came, if they were copied
     cdef readonly Driver driver
     cdef int32_t device_type
     cdef int32_t device_id
     cdef bint _readonly
     cdef bint host
     cdef bint untouchable  # by anybody: addresses without memory
-    cdef bint _closed
     cdef Release _release  # where the memory has an end and no brackets, which see to it themselves
-    cdef ExportCount exports
+    cdef ExportCount exports  # who uses the memory at this moment; closed for good with the storage
+    cdef ExportCount queued  # work of streams that no block was told of; closed when the memory is given back
     cdef Accesses accesses  # where the owner wants brackets around them; None for most
-    cdef Event pending  # what writes the bytes at this moment
+    cdef Event _pending  # what writes the bytes at this moment
+    cdef bint _pending_outside  # and somebody else said so, who keeps no memory for it
     cdef Construction _construction
     cdef object __weakref__
 
+    cdef inline bint is_closed(self) noexcept:
+        return self.exports.count() < 0
+
+    cdef inline bint is_pending(self) noexcept:
+        return self._pending is not None
+
+    cdef Event pending(self)
+    cdef int set_pending(self, Event event) except -1
+    cdef int set_transfer(self, object report) except -1
+    cdef int begin_use(self) except -1
+    cdef void end_use(self) noexcept
+    cdef int begin_queued_use(self) except -1
+    cdef int end_queued_use(self) except -1
+    cdef int _give_back(self) except -1
     cdef int check_open(self) except -1
     cdef int check_address(self) except -1
     # What ends the memory; made if there is none yet.

@@ -134,7 +134,7 @@ cdef class Storage:
             self._release = _release_of(owner)
         self.space = space
         self.memory = memory
-        self.reason = reason
+        self._reason = reason
         self.driver = driver
         self.device_type = device_type
         self.device_id = device_id
@@ -143,7 +143,7 @@ cdef class Storage:
         self._id = number
 
     def __dealloc__(self):
-        if self._closed:
+        if self._owner is None:
             return
         if type(self._owner) is DeviceBlock:  # every other owner is let go by what this storage holds
             (<DeviceBlock>self._owner)._exports.remove()
@@ -168,7 +168,31 @@ cdef class Storage:
     @property
     def owner(self):
         """What keeps the memory: a block, another library's object; None when closed."""
-        return self._owner
+        if self.is_closed():
+            return None
+        with cython.critical_section(self):
+            return self._owner
+
+    @property
+    def reason(self):
+        """Why it is this kind of memory; "" when that was asked for."""
+        with cython.critical_section(self):
+            return self._reason
+
+    @reason.setter
+    def reason(self, reason):
+        with cython.critical_section(self):
+            self._reason = reason
+
+    @property
+    def transfer(self):
+        """How the bytes came by the last copy into it; None if there was none."""
+        with cython.critical_section(self):
+            return self._transfer
+
+    @transfer.setter
+    def transfer(self, report):
+        self.set_transfer(report)
 
     @property
     def block(self):
@@ -211,11 +235,11 @@ cdef class Storage:
     @property
     def closed(self):
         """Whether the memory was given back."""
-        return self._closed
+        return self.is_closed()
 
     @property
     def export_count(self):
-        """How many outside hold the address: buffers, arrays, DLPack tensors."""
+        """How many use the memory at this moment: buffers, arrays, DLPack tensors, operations of other threads."""
         return max(0, self.exports.count())
 
     @property
@@ -230,38 +254,46 @@ cdef class Storage:
     @property
     def ready(self):
         """Whether no copy into it is under way."""
-        if self.pending is not None and self.pending.done:
-            self.pending = None
-        return self.pending is None
+        cdef Event event = self.pending()
+        if event is None:
+            return True
+        if not event.done:
+            return False
+        self._forget_pending(event)
+        return True
 
     def wait(self):
         """Wait until no copy into it is under way."""
         self.settle()
 
     def mark_pending(self, event):
-        """Say that the bytes are being written until `event`."""
-        self.pending = event
+        """Say that the bytes are being written until `event`. Until then the storage cannot be closed."""
+        with cython.critical_section(self):
+            self._pending = event
+            self._pending_outside = event is not None
 
     def aliases(self, Storage other not None):
         """Whether it is the same memory."""
         return self._id == other._id
 
     def close(self):
-        """Give the memory back. Closing twice is closing once; `BufferError` while somebody outside holds the address."""
-        if self._closed:
+        """Give the memory back, after the work of streams that uses it, which is not waited for.
+
+        Closing twice is harmless. `BufferError` while somebody uses the memory: an array or buffer over it, or an
+        operation of another thread.
+        """
+        if self.is_closed():
             return
-        self.settle()
+        if self._pending_outside and not self.ready:
+            raise BufferError(f"{self!r} cannot be closed: an event that its maker named has not passed; wait for it")
         if not self.exports.close():
-            raise BufferError(f"{self!r} cannot be closed: exported {self.export_count} times; drop the arrays and "
-                              "buffers over it")
-        self._closed = True
-        owner, self._owner = self._owner, None
-        if type(owner) is DeviceBlock:
-            (<DeviceBlock>owner)._exports.remove()
-        elif self.accesses is not None:
-            self.accesses.close()
-        elif self._release is not None:
-            self._release.let_go()
+            if self.is_closed():
+                return
+            raise BufferError(f"{self!r} cannot be closed: in use {self.export_count} times; drop the arrays and "
+                              "buffers over it, and let operations of other threads end")
+        # Whoever comes last, this or the last of the queued work, gives the memory back.
+        if self.queued.close():
+            self._give_back()
 
     def __enter__(self):
         return self
@@ -273,14 +305,67 @@ cdef class Storage:
         raise TypeError("a storage is memory of this process and cannot be pickled; pickle the tensor")
 
     def __repr__(self):
-        state = "closed" if self._closed else f"{self.address:#x}"
+        state = "closed" if self.is_closed() else f"{self.address:#x}"
         return f"<Storage {self._id}: {self.capacity} bytes of {self.memory} in {self.space}, {state}>"
+
+    cdef Event pending(self):
+        with cython.critical_section(self):
+            return self._pending
+
+    cdef int set_pending(self, Event event) except -1:
+        # By whoever recorded the use, so that the memory is kept until then.
+        with cython.critical_section(self):
+            self._pending = event
+            self._pending_outside = False
+        return 0
+
+    cdef int set_transfer(self, object report) except -1:
+        with cython.critical_section(self):
+            self._transfer = report
+        return 0
+
+    def _forget_pending(self, event):
+        with cython.critical_section(self):
+            if self._pending is event:
+                self._pending = None
+                self._pending_outside = False
+
+    cdef int begin_use(self) except -1:
+        # Until `end_use` the memory stays: whoever lets the GIL go while it touches memory stands between the two.
+        if not self.exports.add():
+            raise errors.UseAfterFree(self._id, self.address, what="the storage was closed")
+        return 0
+
+    cdef void end_use(self) noexcept:
+        self.exports.remove()
+
+    cdef int begin_queued_use(self) except -1:
+        # The same for work that a stream has yet to do: closing is not refused, and the memory stays until then.
+        if not self.queued.add():
+            raise errors.UseAfterFree(self._id, self.address, what="the storage was closed")
+        return 0
+
+    cdef int end_queued_use(self) except -1:
+        self.queued.remove()
+        if self.is_closed() and self.queued.close():
+            self._give_back()
+        return 0
+
+    cdef int _give_back(self) except -1:
+        with cython.critical_section(self):
+            owner, self._owner = self._owner, None
+        if type(owner) is DeviceBlock:
+            (<DeviceBlock>owner)._exports.remove()
+        elif self.accesses is not None:
+            self.accesses.close()
+        elif self._release is not None:
+            self._release.let_go()
+        return 0
 
     cdef uint64_t lend(self, bint readonly) except? 0:
         # Somebody outside gets the address, which this returns; `let_go` takes it back.
         self.check_reach("an export")
-        if not self.exports.add():
-            raise errors.UseAfterFree(self._id, self.address, what="the storage was closed")
+        self.begin_use()
         if self.accesses is None:
             return self.address
         try:
@@ -322,17 +407,15 @@ cdef class Storage:
         return 0
 
     cdef int check_open(self) except -1:
-        if self._closed:
+        if self.is_closed():
             raise errors.UseAfterFree(self._id, self.address, what="the storage was closed")
         return 0
 
     cdef int settle(self) except -1:
-        # On a copy of the reference: another thread may settle it meanwhile.
-        cdef Event event = self.pending
+        cdef Event event = self.pending()
         if event is not None:
             event.synchronize()
-            if self.pending is event:
-                self.pending = None
+            self._forget_pending(event)
         return 0
 
 
@@ -364,7 +447,7 @@ cdef Storage new_storage(uint64_t address, uint64_t nbytes, object owner, object
     made._owner = owner
     made.space = space
     made.memory = memory
-    made.reason = ""
+    made._reason = ""
     made.driver = driver
     made.device_type = device_type
     made.device_id = device_id
@@ -384,7 +467,7 @@ cdef Storage new_bracketed_storage(uint64_t address, uint64_t nbytes, object own
     made.accesses = bracketed_by(owner)
     made.space = space
     made.memory = memory
-    made.reason = ""
+    made._reason = ""
     made.driver = driver
     made.device_type = 1
     made.host = True

@@ -3,6 +3,7 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from tensormem._core.construction cimport Construction
 from tensormem._core.native_tensor cimport DLTensor, ManagedTensor, ManagedTensorVersioned
+from tensormem._core.resources cimport DeviceMemoryResource
 from tensormem._core.storages cimport ElementType, Storage
 
 
@@ -29,6 +30,14 @@ cdef class Tensor:
     cdef Tensor view(self, uint64_t first, int32_t rank)
 
 
+# A tensor of the same shape in memory of a resource, row-major; it has at least one byte.
+cdef Tensor new_like(Tensor tensor, DeviceMemoryResource mr)
+# The resource that serves a space, if that is known and the tensor is not there already; else None.
+cdef DeviceMemoryResource destination_of(Tensor tensor, object space)
+# What copies at once where that can be done without choosing a route, and None where it cannot; and what always copies.
+ctypedef Tensor (*CloneNow)(Tensor)
+ctypedef Tensor (*MoveNow)(Tensor, object)
+cdef void install_copies(CloneNow clone_now, MoveNow move_now, object copy_into)
 # A tensor with room for a shape and strides, which the caller fills in before anybody sees it.
 cdef Tensor new_tensor(Storage storage, ElementType element, uint64_t first, int32_t rank, bint readonly)
 # The lengths of a shape given from outside; how many there are.

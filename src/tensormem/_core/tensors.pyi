@@ -87,7 +87,7 @@ class Tensor:
     def copy_(self, source: Tensor, *, stream: StreamLike | None = None) -> Any: ...
     def contiguous(self, *, stream: StreamLike | None = None) -> Tensor: ...
     def clone(self, *, stream: StreamLike | None = None) -> Tensor: ...
-    def fill_(self, value: object) -> Tensor: ...
+    def fill_(self, value: object, *, stream: StreamLike | None = None) -> Tensor: ...
     def map(self, mode: str = "rw") -> TensorMap: ...
     def clone_fd(self, *, readonly: bool = False, trust: bool = False) -> int: ...
     def numpy(self) -> Any: ...
@@ -130,6 +130,32 @@ def empty(
     tag: str | None = None,
     use: str | None = None,
 ) -> Tensor: ...
+def zeros(
+    shape: _Shape,
+    dtype: object = "float32",
+    *,
+    space: LogicalMemorySpace | str | None = None,
+    memory: str | None = None,
+    mr: DeviceMemoryResource | None = None,
+    stream: StreamLike | None = None,
+    alignment: SupportsIndex | None = None,
+    tag: str | None = None,
+    use: str | None = None,
+) -> Tensor: ...
+def full(
+    shape: _Shape,
+    value: object,
+    dtype: object = "float32",
+    *,
+    space: LogicalMemorySpace | str | None = None,
+    memory: str | None = None,
+    mr: DeviceMemoryResource | None = None,
+    stream: StreamLike | None = None,
+    alignment: SupportsIndex | None = None,
+    tag: str | None = None,
+    use: str | None = None,
+) -> Tensor: ...
+def forget_destinations() -> None: ...
 def storage_from(
     mr: DeviceMemoryResource,
     nbytes: SupportsIndex | str,

@@ -24,7 +24,7 @@ from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from cpython.slice cimport PySlice_AdjustIndices, PySlice_Unpack
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 from libcpp cimport bool as cbool
 
 from tensormem._core.construction cimport begin_construction
@@ -82,6 +82,51 @@ def install(above, in_use, resources):
     """Called once by `tensormem.tensor`: what is done above, and the two cells that hold the current resource."""
     global _above, _in_use, _resources
     _above, _in_use, _resources = above, in_use, resources
+
+
+cdef CloneNow _quick_clone = NULL
+cdef object _copy_into = None
+
+
+cdef MoveNow _quick_move = NULL
+
+
+cdef void install_copies(CloneNow clone_now, MoveNow move_now, object copy_into):
+    global _quick_clone, _quick_move, _copy_into
+    _quick_clone, _quick_move, _copy_into = clone_now, move_now, copy_into
+
+
+# Which resource served a space that the CPU reaches, by what was given as the space, until somebody changes that.
+cdef dict _destinations = {}
+
+
+def forget_destinations():
+    """Ask again which resource serves a space: called when drivers come or go, and when a resource is set."""
+    _destinations.clear()
+
+
+cdef int _remember_destination(object space, Tensor made) except -1:
+    if type(space) is str and made.storage.host and made.storage.accesses is None and (
+            type(made.storage._owner) is DeviceBlock and len(_destinations) < 64):
+        _destinations[space] = (<DeviceBlock>made.storage._owner)._mr, made.storage.space
+    return 0
+
+
+cdef DeviceMemoryResource destination_of(Tensor tensor, object space):
+    if type(space) is not str:
+        return None
+    known = _destinations.get(space)
+    return None if known is None or known[1] is tensor.storage.space else <DeviceMemoryResource>known[0]
+
+
+cdef bint _resources_are_local() except -1:
+    cdef PyObject* local = NULL
+    PyContextVar_Get(_in_use, NULL, &local)
+    if local is NULL:
+        return False
+    mine = <object>local
+    Py_DECREF(mine)
+    return mine is not None
 
 
 cdef object _map = None
@@ -236,7 +281,7 @@ cdef class Tensor:
     @property
     def closed(self):
         """Whether the storage was closed."""
-        return self.storage._closed
+        return self.storage.is_closed()
 
     def aliases(self, Tensor other not None):
         """Whether both describe the same memory, or parts of it."""
@@ -420,6 +465,15 @@ cdef class Tensor:
         Otherwise a copy on `stream`, which may be under way when this returns: see `ready` and `wait()`. With `copy`
         False, `CrossSpaceError` instead of a copy. `transfer_report` of the result tells how it went.
         """
+        cdef Tensor made = None
+        if not copy and self.storage.space is space:
+            return self
+        if stream is None and copy is not False and not _resources_are_local():
+            made = _quick_move(self, space)
+            if made is None:
+                made = _above.to(self, space, stream=None, copy=copy)
+                _remember_destination(space, made)
+            return made
         return _above.to(self, space, stream=stream, copy=copy)
 
     def copy_(self, source, *, stream=None):
@@ -427,19 +481,26 @@ cdef class Tensor:
 
         `CrossSpaceError` if the two are in different spaces: move one first, with `to`.
         """
-        return _above.copy_into(self, source, stream=stream)
+        return _copy_into(self, source, stream=stream)
 
     def contiguous(self, *, stream=None):
         """The tensor itself if its elements lie row-major without gaps, else a copy of which that is true."""
-        return self if self.is_contiguous else _above.clone(self, stream=stream)
+        return self if is_row_major(self.rank, self.dims, self.steps()) else self.clone(stream=stream)
 
     def clone(self, *, stream=None):
         """A copy in the same space, row-major without gaps."""
-        return _above.clone(self, stream=stream)
+        cdef Tensor made = None
+        if stream is None:
+            made = _quick_clone(self)
+        return _above.clone(self, stream=stream) if made is None else made
 
-    def fill_(self, value):
-        """Set every element to `value`; gives the tensor."""
-        _above.fill(self, value)
+    def fill_(self, value, *, stream=None):
+        """Set every element to `value`; gives the tensor.
+
+        On a GPU the driver does it, in the order of `stream`, and it may be under way when this returns, like a copy:
+        see `ready` and `wait()`. Memory that the CPU reaches is filled at once unless a stream is given.
+        """
+        _above.fill(self, value, stream)
         return self
 
     def clone_fd(self, *, readonly=False, trust=False):
@@ -465,10 +526,10 @@ cdef class Tensor:
         return _above.tolist(self.reshape(()))
 
     def __copy__(self):
-        return _above.clone(self)
+        return self.clone()
 
     def __deepcopy__(self, memo):
-        return _above.clone(self)
+        return self.clone()
 
     def __reduce_ex__(self, protocol):
         return _above.reduce(self, protocol)
@@ -556,7 +617,7 @@ cdef class Tensor:
             tensor = _placed(self, dl_device, copy)
         tensor.storage.check_open()
         tensor.storage.check_reach("DLPack")
-        if stream is not None or tensor.storage.pending is not None or tensor.storage.device_type != 1:
+        if stream is not None or tensor.storage.is_pending() or tensor.storage.device_type != 1:
             _order(tensor, stream)
         cdef int64_t minor = _wanted_minor(max_version)
         if minor < 0:
@@ -591,7 +652,7 @@ cdef class Tensor:
         self.storage.check_reach(what)
         if not self.storage.host and self.storage.accesses is None:
             raise BufferError(f"{what} needs memory that the CPU reaches; this is in {self.storage.space}: use .to('main')")
-        if self.storage.pending is not None:
+        if self.storage.is_pending():
             self.storage.settle()
         return 0
 
@@ -1048,6 +1109,51 @@ def empty(shape, dtype="float32", *, space=None, memory=None, mr=None, stream=No
     >>> tm.empty((2, 3), "int32").nbytes
     24
     """
+    return _make(shape, dtype, space, memory, mr, stream, alignment, tag, use, False)
+
+
+def zeros(shape, dtype="float32", *, space=None, memory=None, mr=None, stream=None, alignment=None, tag=None, use=None):
+    """A tensor of zeros, made as `empty` makes one. Fresh pages of main memory are zero and are not touched.
+
+    >>> import tensormem as tm
+    >>> tm.zeros((2, 2), "int8").tolist()
+    [[0, 0], [0, 0]]
+    """
+    cdef Tensor made = _make(shape, dtype, space, memory, mr, stream, alignment, tag, use, True)
+    cdef Storage storage = made.storage
+    if storage.capacity == 0 or (type(storage._owner) is DeviceBlock and (<DeviceBlock>storage._owner).raw.zeroed):
+        return made
+    if stream is None and storage.host and storage.accesses is None:
+        _clear(storage.address, storage.capacity)
+    else:
+        _above.fill(made, 0, stream)
+    return made
+
+
+def full(shape, value, dtype="float32", *, space=None, memory=None, mr=None, stream=None, alignment=None, tag=None,
+         use=None):
+    """A tensor of which every element is `value`, made as `empty` makes one.
+
+    >>> import tensormem as tm
+    >>> tm.full(3, 1.5).tolist()
+    [1.5, 1.5, 1.5]
+    """
+    cdef Tensor made = _make(shape, dtype, space, memory, mr, stream, alignment, tag, use, False)
+    _above.fill(made, value, stream)
+    return made
+
+
+cdef void _clear(uint64_t address, uint64_t nbytes) noexcept:
+    # Nobody else has the memory yet. Below some size, letting go of the GIL costs more.
+    if nbytes <= 16384:
+        memset(<void*>address, 0, nbytes)
+    else:
+        with nogil:
+            memset(<void*>address, 0, nbytes)
+
+
+cdef Tensor _make(object shape, object dtype, object space, object memory, object mr, object stream, object alignment,
+                  object tag, object use, bint zeroed):
     cdef int64_t[64] lengths
     cdef Reach reach
     cdef ElementType element = element_of(dtype)
@@ -1056,12 +1162,22 @@ def empty(shape, dtype="float32", *, space=None, memory=None, mr=None, stream=No
     cdef Tensor made
     check(measure_layout(rank, lengths, NULL, element.width, Code.invalid_size, &reach))
     if space is None and memory is None and use is None and reach.above != 0:
-        storage = _from_resource(_current_resource() if mr is None else mr, reach.above, stream, alignment, tag)
+        storage = _from_resource(_current_resource() if mr is None else mr, reach.above, stream, alignment, tag,
+                                 zeroed)
     else:
         storage = _above.allocate(reach.above, space, memory, mr, stream, alignment, tag, use)
     made = new_tensor(storage, element, storage.address, rank, storage._readonly)
     memcpy(made.dims, lengths, rank * sizeof(int64_t))
     row_major_strides(rank, lengths, made.dims + rank)
+    return made
+
+
+cdef Tensor new_like(Tensor tensor, DeviceMemoryResource mr):
+    cdef Storage storage = _from_resource(mr, tensor.nbytes_(), None, None, None, False)
+    cdef Tensor made
+    made = new_tensor(storage, tensor.element, storage.address, tensor.rank, False)
+    memcpy(made.dims, tensor.dims, tensor.rank * sizeof(int64_t))
+    row_major_strides(tensor.rank, tensor.dims, made.dims + tensor.rank)
     return made
 
 
@@ -1083,10 +1199,11 @@ cdef DeviceMemoryResource _current_resource():
 
 def storage_from(mr, nbytes, stream=None, alignment=None, tag=None):
     """A storage of kind `mem`: `nbytes` from the resource `mr`, which says in which space they are."""
-    return _from_resource(mr, nbytes, stream, alignment, tag)
+    return _from_resource(mr, nbytes, stream, alignment, tag, False)
 
 
-cdef Storage _from_resource(object resource, uint64_t nbytes, object stream, object alignment, object tag):
+cdef Storage _from_resource(object resource, uint64_t nbytes, object stream, object alignment, object tag,
+                            bint zeroed):
     if not isinstance(resource, DeviceMemoryResource):
         raise errors.InvalidArgument(f"memory comes from a resource, not {type(resource).__name__}")
     cdef DeviceMemoryResource mr = resource
@@ -1094,6 +1211,7 @@ cdef Storage _from_resource(object resource, uint64_t nbytes, object stream, obj
     cdef DeviceBlock block
     mr._request(&request, 1, stream, alignment, tag)
     request.nbytes = nbytes
+    request.zeroed = zeroed
     block = mr.take(request)
     if mr._space is None:
         _learn_place(mr)

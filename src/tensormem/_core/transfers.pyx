@@ -15,10 +15,11 @@ from tensormem._core.native cimport Access, Status, StreamId
 from tensormem._core.native_gpu cimport share_streams
 from tensormem._core.native_tensor cimport CopyBox, CopyPlan, StridedPlace, as_box, plan_copy, run_on_host
 from tensormem._core.native_trace cimport report_copy
-from tensormem._core.resources cimport DeviceBlock
+from tensormem._core.resources cimport DeviceBlock, DeviceMemoryResource
 from tensormem._core.storages cimport Storage
 from tensormem._core.streams cimport Event, Stream, borrow_stream, stream_id
-from tensormem._core.tensors cimport Tensor
+from tensormem._core.tensors cimport Tensor, destination_of, install_copies, new_like
+from tensormem._core.uses cimport prepare_now
 
 from tensormem import errors
 
@@ -135,17 +136,54 @@ cdef TransferReport _quick(Tensor to, Tensor source):
     # Main memory on both sides, nothing under way, nothing shared: the common case. None where it is another.
     cdef Storage left = to.storage
     cdef Storage right = source.storage
-    if (left.space is not right.space or not left.host or not right.host or to._readonly or left._closed
-            or right._closed or left.pending is not None or right.pending is not None or left._id == right._id
+    if (left.space is not right.space or not left.host or not right.host or to._readonly
+            or left.is_closed() or right.is_closed() or left.is_pending() or right.is_pending() or left._id == right._id
             or not _same(to, source)):
         return None
     if left.address < right.address + right.capacity and right.address < left.address + left.capacity:
         return None
     if left.accesses is not None or right.accesses is not None:
         return _quick_bracketed(to, source)
-    _prepare_inline(right, Access.read)
-    _prepare_inline(left, Access.write)
-    return _run_quick(to, source, to.first, source.first)
+    left.begin_use()
+    try:
+        right.begin_use()
+        try:
+            prepare_now(right, Access.read)
+            prepare_now(left, Access.write)
+            return _run_quick(to, source, to.first, source.first)
+        finally:
+            right.end_use()
+    finally:
+        left.end_use()
+
+
+cdef Tensor _clone_now(Tensor source):
+    return _copied(source, None)
+
+
+cdef Tensor _move_now(Tensor source, object space):
+    cdef DeviceMemoryResource mr = destination_of(source, space)
+    return None if mr is None else _copied(source, mr)
+
+
+cdef Tensor _copied(Tensor source, DeviceMemoryResource mr):
+    # Into memory of `mr`, or of the resource that made the source's; None where that takes more thought.
+    cdef Storage storage = source.storage
+    cdef Tensor made
+    if not storage.host or storage.accesses is not None or storage.is_pending() or source.nbytes_() == 0:
+        return None
+    storage.begin_use()
+    try:
+        if mr is None:
+            if type(storage._owner) is not DeviceBlock:
+                return None
+            mr = (<DeviceBlock>storage._owner)._mr
+        made = new_like(source, mr)
+        prepare_now(storage, Access.read)
+        _run_quick(made, source, made.first, source.first)
+        return made
+    finally:
+        storage.end_use()
 
 
 cdef TransferReport _quick_bracketed(Tensor to, Tensor source):
@@ -177,7 +215,7 @@ cdef class Lent:
             if storage.accesses is not None:
                 storage.accesses.end_planned(self.mode)
         finally:
-            storage.exports.remove()
+            storage.end_use()
         return 0
 
 
@@ -187,15 +225,14 @@ cdef Lent _lend(Tensor tensor, str mode):
     lent.tensor = tensor
     lent.mode = mode
     lent.first = tensor.first
-    if not storage.exports.add():
-        raise errors.UseAfterFree(storage._id, storage.address, what="the storage was closed")
+    storage.begin_use()
     try:
         if storage.accesses is None:
-            _prepare_inline(storage, Access.write if mode == "w" else Access.read)
+            prepare_now(storage, Access.write if mode == "w" else Access.read)
         else:
             lent.first = storage.accesses.begin_planned(mode) + (tensor.first - storage.address)
     except BaseException:
-        storage.exports.remove()
+        storage.end_use()
         raise
     return lent
 
@@ -217,18 +254,8 @@ cdef TransferReport _run_quick(Tensor to, Tensor source, uint64_t to_first, uint
     report.why = _CPU_WHY
     report.source = right.space
     report.destination = left.space
-    left.transfer = report
+    left.set_transfer(report)
     return report
-
-
-cdef int _prepare_inline(Storage storage, Access access) except -1:
-    # Work on other streams may still use the block; the default stream waits for it here.
-    cdef DeviceBlock block
-    if type(storage._owner) is DeviceBlock:
-        block = <DeviceBlock>storage._owner
-        if block._mr.driver.native is host_native() and block._mr.target.supports_block_use_tracking():
-            check(block._mr.target.prepare_block_use(block.raw, 0, access))
-    return 0
 
 
 cdef int _run_inline(const CopyPlan& plan) except -1:
@@ -255,16 +282,13 @@ cdef bint _same(Tensor to, Tensor source):
 cdef extern from *:
     """
     #include <chrono>
-    #include "driver/host/host_driver.hpp"
     static inline long long now_ns() {
       return std::chrono::duration_cast<std::chrono::nanoseconds>(
                  std::chrono::steady_clock::now().time_since_epoch())
           .count();
     }
-    static inline tensormem::Driver* host_native() { return &tensormem::host_driver(); }
     """
     int64_t now_ns() nogil
-    NativeDriver* host_native() nogil
 
 
 def stream_on(Driver driver not None, stream):
@@ -422,3 +446,6 @@ cdef void _reach(Tensor tensor, uint64_t start, uint64_t* first, uint64_t* end):
             above += reach
     first[0] = start + <uint64_t>(below * item)
     end[0] = start + <uint64_t>((above + 1) * item)
+
+
+install_copies(_clone_now, _move_now, copy_into)

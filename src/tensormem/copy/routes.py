@@ -5,8 +5,18 @@ Everything is queued on the stream that it is given, and nothing is waited for. 
 
 from __future__ import annotations
 
-from tensormem._core import Event, Stream, Tensor, copy_by_driver, copy_on_host, empty, reinterpret
-from tensormem.copy.in_flight import come_after, stream_beside
+from tensormem._core import (
+    Event,
+    Storage,
+    Stream,
+    Tensor,
+    copy_by_driver,
+    copy_on_host,
+    empty,
+    prepare_use,
+    reinterpret,
+)
+from tensormem.copy.side_streams import come_after, stream_beside
 from tensormem.mr.current import get_pinned_resource
 
 __all__ = ["run"]
@@ -15,19 +25,22 @@ _HOST = -1  # what a driver of GPUs calls memory of the host
 _CHUNK = 4 << 20
 
 
-def run(to: Tensor, source: Tensor, work: Stream, route: str, kept: list[object]) -> bool:
-    """Queue the copy on `work`; whether a host function reads or writes pageable memory when its turn comes."""
+def run(to: Tensor, source: Tensor, work: Stream, route: str, staging: list[Storage]) -> bool:
+    """Queue the copy on `work`; whether a host function reads or writes pageable memory when its turn comes.
+
+    The memory that it goes through is appended to `staging`, for the caller to record that `work` uses it.
+    """
     if route == "cpu":
         copy_on_host(to, source, work.driver, work)
         return False
     if route == "staged" and to.is_contiguous and source.is_contiguous:
-        _run_staged(to, source, work, kept)
+        _run_staged(to, source, work, staging)
         return True
-    if route == "staged" and _run_packed(to, source, work, kept):
+    if route == "staged" and _run_packed(to, source, work, staging):
         return True
     if _by_driver(to, source, work) >= 0:
         return False
-    _run_through_host(to, source, work, kept)
+    _run_through_host(to, source, work, staging)
     return to.storage.host_accessible or source.storage.host_accessible
 
 
@@ -39,11 +52,11 @@ def _device(tensor: Tensor) -> int:
     return _HOST if tensor.storage.host_accessible else tensor.space.device_id
 
 
-def _run_staged(to: Tensor, source: Tensor, work: Stream, kept: list[object]) -> None:
+def _run_staged(to: Tensor, source: Tensor, work: Stream, staging: list[Storage]) -> None:
     """Two pieces of pinned memory in turn: while the driver copies one, a host function on a stream beside copies the
     other. All of it is queued at once; the streams wait for one another, and nobody else does."""
     left, right = reinterpret(to, "uint8"), reinterpret(source, "uint8")
-    pieces = [_pinned(min(_CHUNK, to.nbytes), "uint8", work, kept) for _ in range(2)]
+    pieces = [_pinned(min(_CHUNK, to.nbytes), "uint8", work, staging) for _ in range(2)]
     side = stream_beside(work)
     upload = source.storage.host_accessible
     first, second = (side, work) if upload else (work, side)
@@ -68,35 +81,36 @@ def _move(to: Tensor, source: Tensor, stream: Stream, *, by_host: bool) -> None:
         _by_driver(to, source, stream)
 
 
-def _run_packed(to: Tensor, source: Tensor, work: Stream, kept: list[object]) -> bool:
+def _run_packed(to: Tensor, source: Tensor, work: Stream, staging: list[Storage]) -> bool:
     """The driver gathers into pinned memory, and a host function has the rest; False where no boxes will do."""
-    packed = _pinned(to.shape, to.dtype, work, kept)
+    packed = _pinned(to.shape, to.dtype, work, staging)
     if _by_driver(packed, source, work) < 0:
         return False
     copy_on_host(to, packed, work.driver, work)
     return True
 
 
-def _run_through_host(to: Tensor, source: Tensor, work: Stream, kept: list[object]) -> None:
+def _run_through_host(to: Tensor, source: Tensor, work: Stream, staging: list[Storage]) -> None:
     """No boxes describe this pair of layouts: a host function rearranges images of both in pinned memory."""
-    left, right = _image(to, work, kept), _image(source, work, kept)
+    left, right = _image(to, work, staging), _image(source, work, staging)
     copy_on_host(left, right, work.driver, work)
     if left is not to:
         _by_driver(_bytes_of(to), _bytes_of(left), work)
 
 
-def _image(tensor: Tensor, work: Stream, kept: list[object]) -> Tensor:
+def _image(tensor: Tensor, work: Stream, staging: list[Storage]) -> Tensor:
     if tensor.storage.host_accessible:
         return tensor
     whole = _bytes_of(tensor)
-    image = _pinned(whole.nbytes, "uint8", work, kept)
+    image = _pinned(whole.nbytes, "uint8", work, staging)
     _by_driver(image, whole, work)
     return Tensor(image.storage, tensor.dtype, tensor.shape, strides=tensor.strides, offset=tensor.offset)
 
 
-def _pinned(shape: tuple[int, ...] | int, dtype: object, work: Stream, kept: list[object]) -> Tensor:
+def _pinned(shape: tuple[int, ...] | int, dtype: object, work: Stream, staging: list[Storage]) -> Tensor:
     made = empty(shape, dtype, mr=get_pinned_resource(work.driver))
-    kept.append(made.storage)
+    staging.append(made.storage)
+    prepare_use(made.storage, work, "write")
     return made
 
 

@@ -6,25 +6,33 @@ Nothing moves by itself: `to` and `copy_` are the only doors. Must not know: how
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 from tensormem import drivers, errors
 from tensormem._core import (
     DeviceBlock,
     DeviceMemoryResource,
     Driver,
+    Storage,
     Stream,
     StreamLike,
     Tensor,
     TransferReport,
     check_same_layout,
     empty,
+    finish_uses,
     install_transfers,
+    mark_written,
+    prepare_use,
+    reap_streams,
     shares_streams,
     stream_on,
     tensors_overlap,
+    using,
+    written_until,
 )
-from tensormem.copy.in_flight import keep, strand
 from tensormem.copy.routes import run
+from tensormem.copy.side_streams import streams_of
 from tensormem.drivers import resolve
 from tensormem.memories.mem import resource_of, vendor_of
 from tensormem.spaces import SpaceKind, main
@@ -33,7 +41,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from tensormem.drivers.where import WhereLike
 
-__all__ = ["clone", "to", "transfer"]
+__all__ = ["clone", "come_after_copies", "to", "transfer"]
 
 _STAGED_FROM = 64 << 10  # below this a driver's own way with pageable memory is as fast
 
@@ -114,32 +122,38 @@ def transfer(to: Tensor, source: Tensor, stream: StreamLike | None) -> TransferR
         report.took(0.0)
         to.storage.transfer = report
         return report
-    work = stream_on(driver, stream)
+    with using(to.storage, source.storage):
+        return _transfer_on(stream_on(driver, stream), to, source, report, asked=stream is not None)
+
+
+def _transfer_on(work: Stream, to: Tensor, source: Tensor, report: TransferReport, *, asked: bool) -> TransferReport:
+    driver = work.driver
     inline = driver.name == "host" and work.is_default
-    _wait_for(source, work, inline)
-    _wait_for(to, work, inline)
+    come_after_copies(source, work, inline)
+    come_after_copies(to, work, inline)
     to.storage.transfer = report
-    uses = [(source, "read"), (to, "write")]
-    for tensor, access in uses:
-        _prepare(tensor, work, access)
+    uses = [(source.storage, "read"), (to.storage, "write")]
+    for storage, access in uses:
+        prepare_use(storage, work, access)
     start = time.perf_counter()
     begun = None if inline else work.record()
-    kept: list[object] = [to.storage, source.storage]
+    staging: list[Storage] = []
     try:
-        late = run(to, source, work, route, kept)
+        late = run(to, source, work, report.route, staging)
         if begun is None:
             report.took(time.perf_counter() - start)
             return report
-        for tensor, access in uses:
-            _finish(tensor, work, access)
-        end = work.record()
     except BaseException:
-        strand(work, kept)
+        # Some of it may have been queued: what the streams can still touch stays until they have passed.
+        for each in [] if inline else streams_of(work):
+            with suppress(errors.TensormemError):  # which keeps the memory too, and the first failure is to be heard
+                finish_uses(each, [*uses, *((storage, "write") for storage in staging)])
         raise
+    finish_uses(work, [*uses, *((storage, "write") for storage in staging)])
+    end = work.record()
     report.runs_between(begun, end)
-    to.storage.mark_pending(end)
-    keep(end, work, kept)
-    if late and stream is None:
+    mark_written(to.storage, end)
+    if late and not asked:
         # Nobody asked for a stream: pageable memory is free to change when the call returns, as it always was.
         end.synchronize()
     return report
@@ -155,6 +169,7 @@ def _transfer_mapped(to: Tensor, source: Tensor, stream: StreamLike | None) -> T
         finally:
             left.close()
             right.close()
+            reap_streams(quickly=True)  # the maps can end now
     to.storage.transfer = report
     return report
 
@@ -180,36 +195,15 @@ def _route(to: Tensor, source: Tensor, stream: StreamLike | None) -> tuple[Drive
     return driver, "driver", "the driver copies between these two itself"
 
 
-def _wait_for(tensor: Tensor, work: Stream, inline: bool) -> None:
-    """Let `work` come after the copy into `tensor` that is under way, if one is."""
-    report = tensor.storage.transfer
-    if tensor.ready:
+def come_after_copies(tensor: Tensor, work: Stream, inline: bool) -> None:
+    """Let `work` come after what writes `tensor` at this moment, if anything does."""
+    end = written_until(tensor.storage)
+    if end is None or tensor.ready:
         return
-    end = report.end if isinstance(report, TransferReport) else None
-    if inline or end is None or not shares_streams(end.driver, work.driver):
+    if inline or not shares_streams(end.driver, work.driver):
         tensor.wait()
     else:
         work.wait(end)
-
-
-def _prepare(tensor: Tensor, work: Stream, access: str) -> None:
-    if (block := _tracked(tensor, work)) is not None:
-        block.mr.prepare_block_use(block, work, access)
-
-
-def _finish(tensor: Tensor, work: Stream, access: str) -> None:
-    if (block := _tracked(tensor, work)) is not None:
-        block.mr.finish_block_use(block, work, access)
-
-
-def _tracked(tensor: Tensor, work: Stream) -> DeviceBlock | None:
-    """The block behind a tensor, if its resource is told of uses on this stream."""
-    owner = tensor.storage.owner
-    if not isinstance(owner, DeviceBlock) or not owner.mr.supports_block_use_tracking:
-        return None
-    # The default stream is each device's own; others can be used with all devices of a vendor.
-    known = owner.mr.driver is work.driver or (not work.is_default and shares_streams(owner.mr.driver, work.driver))
-    return owner if known else None
 
 
 install_transfers(_copy_into)

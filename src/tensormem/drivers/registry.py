@@ -9,7 +9,7 @@ import threading
 from typing import NamedTuple
 
 from tensormem import errors, spaces
-from tensormem._core import Driver, GpuPlatform, host_driver, open_gpu
+from tensormem._core import Driver, GpuPlatform, forget_destinations, host_driver, open_gpu
 from tensormem.config import get_config
 from tensormem.drivers import explanations, plugins, simulator
 
@@ -96,6 +96,7 @@ def use_platform(vendor: str, platform: GpuPlatform | None) -> GpuPlatform | Non
             for driver in platform.drivers:
                 spaces.register_compute_device(f"{vendor}:{driver.device}")
             explanations.register(vendor, platform)
+        forget_destinations()
         return before
 
 

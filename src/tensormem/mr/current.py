@@ -13,7 +13,16 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from tensormem import errors
-from tensormem._core import AllocationLimit, Budget, Driver, host_driver, install_limits, kind_of, space_of
+from tensormem._core import (
+    AllocationLimit,
+    Budget,
+    Driver,
+    forget_destinations,
+    host_driver,
+    install_limits,
+    kind_of,
+    space_of,
+)
 from tensormem.drivers import COMPUTING, resolve
 from tensormem.mr import limits
 from tensormem.mr.resources import (
@@ -92,6 +101,7 @@ def set_per_device_resource(device: "WhereLike | int", mr: DeviceMemoryResource)
         raise errors.InvalidArgument(f"{mr!r} serves device {mr.device_ordinal}, not {device}")
     with _lock:
         _resources[place] = mr
+    forget_destinations()
 
 
 def get_current_device_resource(
@@ -169,6 +179,7 @@ def measure_everywhere(limit: limits.limit, *, stacks: bool = False) -> Iterator
     with limits.in_process(limit, space):
         with _lock:
             watched = [each for places in (_resources, _kinds) for each in _watch(places, limit, space, stacks)]
+        forget_destinations()
         try:
             yield [tracker for *_, tracker in watched]
         finally:
@@ -176,6 +187,7 @@ def measure_everywhere(limit: limits.limit, *, stacks: bool = False) -> Iterator
                 for places, place, before, after, _ in watched:
                     if places.get(place) is after:
                         places[place] = before
+            forget_destinations()
 
 
 def _watch(
@@ -212,6 +224,7 @@ def forget_driver(name: str) -> None:
     with _lock:
         for place in [place for place in _resources if place[0] == name]:
             del _resources[place]
+    forget_destinations()
 
 
 def cells() -> tuple[ContextVar[dict[_Place, DeviceMemoryResource] | None], dict[_Place, DeviceMemoryResource]]:
@@ -264,6 +277,7 @@ def set_pinned_resource(driver: Driver, mr: DeviceMemoryResource) -> None:
     _check(mr)
     with _lock:
         _resources[driver.name, _PINNED] = mr
+    forget_destinations()
 
 
 _LEAVES = {"shm": SharedMemoryResource, "dma": DmaMemoryResource, "pbo": PixelBufferResource}

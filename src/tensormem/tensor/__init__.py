@@ -5,7 +5,7 @@ libraries see the same bytes by DLPack, the buffer protocol or an array interfac
 do alone is installed here. Reads from low to high: values, making, descriptors, text, wire, pickling, places, hooks.
 """
 
-from tensormem._core import Tensor, empty, from_dlpack, install_dlpack, install_tensors
+from tensormem._core import Tensor, empty, from_dlpack, full, install_dlpack, install_tensors, zeros
 from tensormem.copy import TransferReport
 from tensormem.memories import TensorMemory
 from tensormem.mr import current
@@ -18,9 +18,7 @@ from tensormem.tensor.making import (
     from_file,
     from_numpy,
     from_pointer,
-    full,
     wrap,
-    zeros,
 )
 
 __all__ = [

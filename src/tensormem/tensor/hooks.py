@@ -10,19 +10,20 @@ from typing import Any
 from tensormem import errors
 from tensormem._core import (
     DeviceMemoryResource,
+    Loan,
     Storage,
     StreamLike,
     Tensor,
-    TransferReport,
-    copy_on_host,
     empty,
     kind_of,
     shares_streams,
     storage_from,
     stream_on,
+    written_until,
 )
 from tensormem.copy import clone, copy_into, to
-from tensormem.drivers import host, resolve
+from tensormem.copy import fill as fill_with
+from tensormem.drivers import resolve
 from tensormem.memories.choice import allocate_for
 from tensormem.memories.kinds import TensorMemory
 from tensormem.memories.mem import place_of, vendor_of
@@ -33,7 +34,7 @@ from tensormem.tensor.descriptors import clone_fd
 from tensormem.tensor.pickling import reduce
 from tensormem.tensor.places import describe_place, foreign_place
 from tensormem.tensor.text import html, text
-from tensormem.tensor.values import encode, nested
+from tensormem.tensor.values import encode_pattern, nested
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -100,29 +101,9 @@ def current_resource() -> DeviceMemoryResource:
     return get_current_device_resource()
 
 
-def fill(tensor: Tensor, value: object) -> None:
-    """Set every element of a tensor."""
-    if tensor.readonly:
-        raise errors.InvalidArgument("the tensor is read-only")
-    if not tensor.size:
-        return
-    one = _one(tensor, value)
-    if tensor.storage.bracketed:
-        tensor.copy_(one.broadcast_to(tensor.shape))
-        return
-    if tensor.storage.host_accessible:
-        tensor.wait()
-        copy_on_host(tensor, one.broadcast_to(tensor.shape), host())
-        return
-    filled = empty(tensor.shape, tensor.dtype)
-    copy_on_host(filled, one.broadcast_to(tensor.shape), host())
-    tensor.copy_(filled.to(tensor.storage.driver or tensor.space))
-
-
-def _one(tensor: Tensor, value: object) -> Tensor:
-    from tensormem.tensor.making import from_buffer
-
-    return from_buffer(encode(value, tensor.dtype), tensor.dtype, ())
+def fill(tensor: Tensor, value: object, stream: StreamLike | None = None) -> None:
+    """Set every element of a tensor, in the order of `stream`."""
+    fill_with(tensor, encode_pattern(value, tensor.dtype, packed=tensor.nbytes < tensor.size), stream)
 
 
 def numpy(tensor: Tensor) -> Any:
@@ -187,7 +168,9 @@ def _as_cpu(tensor: Tensor) -> Tensor:
     storage = tensor.storage
     options = {**describe_place(main), "host_accessible": True}
     del options["host"]
-    again = Storage(storage.ptr, storage.nbytes, owner=tensor, readonly=tensor.readonly, id=storage.id, **options)
+    again = Storage(
+        storage.ptr, storage.nbytes, owner=Loan(storage), readonly=tensor.readonly, id=storage.id, **options
+    )
     return Tensor(again, tensor.dtype, tensor.shape, strides=tensor.strides, offset=tensor.offset)
 
 
@@ -217,8 +200,7 @@ class _Handle:
 
 def _make_wait(storage: Storage, handle: int) -> bool:
     """Let a stream of the storage's own driver wait for what writes it; False where only the CPU can."""
-    report = storage.transfer
-    end = report.end if isinstance(report, TransferReport) else None
+    end = written_until(storage)
     if end is None or storage.driver is None or storage.driver.name == "host":
         return False
     if not shares_streams(end.driver, storage.driver):

@@ -1,4 +1,4 @@
-"""Owns: making tensors: filled ones, and tensors over memory that somebody else owns, without a copy.
+"""Owns: making tensors over memory that somebody else owns, without a copy.
 
 Must not know: how other libraries are imported; they are recognised by the protocols they speak.
 """
@@ -9,7 +9,7 @@ import os
 from typing import Any, SupportsIndex
 
 from tensormem import errors
-from tensormem._core import Storage, Tensor, empty, from_dlpack, take_buffer, tensor_over
+from tensormem._core import Storage, Tensor, from_dlpack, take_buffer, tensor_over
 from tensormem.dtypes import DType
 from tensormem.dtypes import dtype as find_dtype
 from tensormem.memories.external import import_external
@@ -21,27 +21,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from tensormem.drivers.where import WhereLike
 
-__all__ = ["from_buffer", "from_external_fd", "from_file", "from_numpy", "from_pointer", "full", "wrap", "zeros"]
+__all__ = ["from_buffer", "from_external_fd", "from_file", "from_numpy", "from_pointer", "wrap"]
 
 Shape = SupportsIndex | tuple[SupportsIndex, ...] | list[SupportsIndex]
-
-
-def zeros(shape: Shape, dtype: object = "float32", **options: Any) -> Tensor:
-    """A tensor of zeros; the options are those of `empty`.
-
-    >>> zeros((2, 2), "int8").tolist()
-    [[0, 0], [0, 0]]
-    """
-    return full(shape, 0, dtype, **options)
-
-
-def full(shape: Shape, value: object, dtype: object = "float32", **options: Any) -> Tensor:
-    """A tensor of which every element is `value`; the options are those of `empty`.
-
-    >>> full(3, 1.5).tolist()
-    [1.5, 1.5, 1.5]
-    """
-    return empty(shape, dtype, **options).fill_(value)
 
 
 def from_buffer(

@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["encode", "nested"]
+__all__ = ["encode", "encode_pattern", "nested"]
 
 
 def encode(value: object, dtype: DType) -> bytes:
@@ -31,6 +31,27 @@ def encode(value: object, dtype: DType) -> bytes:
         return _encode_lane(value, dtype) * dtype.lanes
     except (struct.error, OverflowError, TypeError, ValueError) as refused:
         raise errors.InvalidArgument(f"{value!r:.80} is not a value of {dtype}: {refused}") from None
+
+
+def encode_pattern(value: object, dtype: DType, *, packed: bool) -> bytes:
+    """The bytes that repeat over elements which are all `value`: one element, or for packed ones the first whole bytes.
+
+    >>> import tensormem as tm
+    >>> encode_pattern(-2, tm.dtype("int4"), packed=True).hex(), encode_pattern(0, tm.dtype("float32"), packed=False)
+    ('ee', b'\\x00\\x00\\x00\\x00')
+    """
+    if not dtype.is_subbyte:
+        return encode(value, dtype)
+    if value == 0 and not isinstance(value, complex):
+        return b"\x00"
+    bits = dtype.bits
+    if dtype.code not in (DTypeCode.INT, DTypeCode.UINT, DTypeCode.BOOL) or dtype.lanes != 1 or 8 % bits:
+        raise errors.NotSupported(f"values of {dtype} other than 0")
+    low, high = (-(1 << bits - 1), 1 << bits - 1) if dtype.code is DTypeCode.INT else (0, 1 << bits)
+    if not isinstance(value, int) or not low <= value < high:
+        raise errors.InvalidArgument(f"{value!r:.80} is not a value of {dtype}: whole numbers from {low} to {high - 1}")
+    element = value & (1 << bits) - 1
+    return bytes([sum(element << shift for shift in range(0, 8 if packed else 1, bits))])
 
 
 def _encode_lane(value: Any, dtype: DType) -> bytes:
