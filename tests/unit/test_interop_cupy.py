@@ -33,6 +33,12 @@ class Reachable(mr.HostMemoryResource):
     is_device_accessible = property(lambda self: True)
 
 
+class ReachableLimit(mr.LimitingResourceAdaptor):
+    """The same of a limit over it."""
+
+    is_device_accessible = property(lambda self: True)
+
+
 @pytest.fixture
 def current(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """Stands for CuPy's current device and stream."""
@@ -79,7 +85,7 @@ def test_zero_bytes_need_no_memory() -> None:
 @pytest.mark.usefixtures("current")
 def test_a_refusal_is_a_memory_error() -> None:
     with pytest.raises(errors.OutOfBudget):
-        allocator(mr.LimitingResourceAdaptor(Reachable(), 100))(1000)
+        allocator(ReachableLimit(Reachable(), 100))(1000)
 
 
 def test_memory_of_another_device_is_refused(current: SimpleNamespace) -> None:

@@ -21,6 +21,12 @@ class Reachable(mr.HostMemoryResource):
     is_device_accessible = property(lambda self: True)
 
 
+class ReachableLimit(mr.LimitingResourceAdaptor):
+    """The same of a limit over it."""
+
+    is_device_accessible = property(lambda self: True)
+
+
 class Context:
     def __init__(self, device: int = 0) -> None:
         self.device = SimpleNamespace(id=device)
@@ -71,7 +77,7 @@ def test_memory_info_is_the_drivers(cuda: Any) -> None:
 
 @pytest.mark.usefixtures("cuda")
 def test_a_refusal_is_a_memory_error_and_a_reset_forgets_nothing() -> None:
-    limited = mr.LimitingResourceAdaptor(Reachable(), 1000)
+    limited = ReachableLimit(Reachable(), 1000)
     manager = memory_manager(limited)(context=Context())
     pointer = manager.memalloc(600)
     with pytest.raises(errors.OutOfBudget):

@@ -130,10 +130,13 @@ def test_threads_add_to_one_record(counted: mr.StatisticsResourceAdaptor) -> Non
     assert records["shared"] == MemoryRecord(4000, 7, 400)
 
 
-def test_memory_stats_are_the_counters_of_a_resource() -> None:
+def test_memory_stats_of_a_resource_are_its_counters_and_of_none_everything() -> None:
+    before = mr.memory_stats()
     heap = mr.HostMemoryResource()
     block = heap.allocate(100)
-    assert mr.memory_stats(heap)["current_bytes"] == 100
-    with mr.use_resource(heap):
-        assert mr.memory_stats() == heap.counters
+    assert mr.memory_stats(heap) == heap.counters and heap.counters["current_bytes"] == 100
+    after = mr.memory_stats()
+    for name in ("current_bytes", "reserved_bytes", "charged_bytes", "total_bytes"):
+        assert after[name] - before[name] == 100, name
     heap.deallocate(block)
+    assert mr.memory_stats()["current_bytes"] == before["current_bytes"]
