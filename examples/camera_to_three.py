@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     opengl = is_available("pbo")
     print(f"A camera of {scene.WIDTH} x {scene.HEIGHT}, {given.rate:g} frames a second, and those who look at it")
-    ring = tm.FrameRing(4, scene.SHAPE, "uint8")
+    ring = tm.FrameRing(4, scene.SHAPE, "uint8", tag="camera")
     here = ring.as_readonly()
     answers = start(ring, given.frames, given.rate)
     accounts = []

@@ -30,7 +30,7 @@ def steps(folder: str, requests: int, budget: str, frames: int) -> list[Step]:
     program = ("python", str(WORKLOAD), "--requests", str(requests), "--budget", budget, "--frames", str(frames))
     stacks = tuple(word for stack in STACKS for word in ("-r", stack))
     return [
-        Step("Record a program", ("record", "-f", "-o", trace, "--", *program)),
+        Step("Record a program", ("record", "--stacks", "-f", "-o", trace, "--", *program)),
         # 1 would say that something was never given back, which is a finding and no failure of the demo.
         Step("What did it do with memory?", ("stats", "-q", trace), (0, 1)),
         Step(

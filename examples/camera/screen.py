@@ -15,7 +15,7 @@ from tensormem.gl import Texture
 def show(ring: tm.FrameRing) -> Account:
     """Uploads the latest frame until the camera is done, and checks what the texture has in the end."""
     account = Account("texture")
-    buffer = tm.empty(scene.SHAPE, "uint8", memory="pbo")
+    buffer = tm.empty(scene.SHAPE, "uint8", memory="pbo", tag="screen")
     number = 0
     with Texture(scene.WIDTH, scene.HEIGHT, "rgba8") as texture:
         start = 0.0

@@ -126,12 +126,12 @@ class ElasticFleet:
 
     def _allocate(self, model: int, count: int) -> Sequence[int] | None:
         try:
-            return self._caches[model].allocate(count)
+            return self._caches[model].allocate(count, tag=MODELS[model].name)
         except OutOfPhysicalMemory as refused:
             if not self._make_room(model, refused.requested - refused.available):
                 return None
         try:
-            return self._caches[model].allocate(count)
+            return self._caches[model].allocate(count, tag=MODELS[model].name)
         except OutOfPhysicalMemory:
             return None
 

@@ -12,7 +12,8 @@ namespace tensormem {
 
 class AbstractMemoryResource final : public LeafMemoryResource {
  public:
-  AbstractMemoryResource(Driver& driver, std::uint64_t capacity) : LeafMemoryResource(driver, 0, {SpaceKind::main, 0, false, false}), capacity_(capacity) {}
+  AbstractMemoryResource(Driver& driver, std::uint64_t capacity)
+      : LeafMemoryResource(driver, 0, {SpaceKind::main, 0, false, false}), capacity_(capacity) {}
   ~AbstractMemoryResource() override { finish(); }
 
   std::uint64_t capacity() const { return capacity_; }

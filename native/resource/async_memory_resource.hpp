@@ -19,7 +19,8 @@ namespace tensormem {
 
 class AsyncMemoryResource final : public Resource {
  public:
-  AsyncMemoryResource(Driver& driver, std::int32_t device) : Resource(driver, device, space_of(driver, device)), order_(driver, device) {}
+  AsyncMemoryResource(Driver& driver, std::int32_t device)
+      : Resource(driver, device, space_of(driver, device)), order_(driver, device) {}
   ~AsyncMemoryResource() override;
 
   Status do_allocate(const AllocRequest& request, Block* block) override;

@@ -18,7 +18,6 @@ namespace {
 // A large alignment makes a large gap before the block; this much of it is painted, or more if more was asked for.
 constexpr std::uint64_t kPaintedGapBytes = 4096;
 
-
 }  // namespace
 
 DebugGuardResourceAdaptor::DebugGuardResourceAdaptor(ResourcePtr upstream, const DebugGuardOptions& options,

@@ -1,8 +1,8 @@
 // Owns: the charge of a budget for what passes: what is charged is what was asked for and not yet really free, and what
 // was promised by `reserve`. The budget is the adaptor's own, or one that other makers of memory draw on too.
-//   More than the limit at once: refused without touching the upstream. No room: whoever draws on the budget is asked to
-//   reap or give up what is idle, then refuse.
-//   The limit may change at any time; lowered below what is charged, it refuses until enough has come back.
+//   More than the limit at once: refused without touching the upstream. No room: whoever draws on the budget is asked
+//   to reap or give up what is idle, then refuse. The limit may change at any time; lowered below what is charged, it
+//   refuses until enough has come back.
 // Must not know: what the memory is for, or who else draws on the budget.
 #pragma once
 

@@ -36,9 +36,7 @@ Status PlannedMemoryResource::create(ResourcePtr upstream, std::vector<PlannedBl
 }
 
 PlannedMemoryResource::PlannedMemoryResource(ResourcePtr upstream, std::vector<PlannedBlock> plan)
-    : LeafMemoryResource(upstream.get()),
-      upstream_(std::move(upstream)),
-      plan_(std::move(plan)) {}
+    : LeafMemoryResource(upstream.get()), upstream_(std::move(upstream)), plan_(std::move(plan)) {}
 
 PlannedMemoryResource::~PlannedMemoryResource() {
   finish();

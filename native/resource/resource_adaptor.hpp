@@ -11,8 +11,7 @@ namespace tensormem {
 
 class ResourceAdaptor : public Resource {
  public:
-  explicit ResourceAdaptor(ResourcePtr upstream)
-      : Resource(upstream.get()), upstream_(std::move(upstream)) {}
+  explicit ResourceAdaptor(ResourcePtr upstream) : Resource(upstream.get()), upstream_(std::move(upstream)) {}
 
   Status do_allocate(const AllocRequest& request, Block* block) override { return upstream_->allocate(request, block); }
   Status do_deallocate(const Block& block, StreamId stream, BlockState* end) override {

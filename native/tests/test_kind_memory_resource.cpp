@@ -107,7 +107,8 @@ TM_TEST("the memory is released when every stream has passed, and once") {
 }
 
 TM_TEST("shared memory is made by size alone, and a pool may stand over it") {
-  const auto leaf = std::make_shared<KindMemoryResource>(host_driver(), 0, MemorySpace{}, standard_shared_memory_maker());
+  const auto leaf =
+      std::make_shared<KindMemoryResource>(host_driver(), 0, MemorySpace{}, standard_shared_memory_maker());
   const Block block = allocate(*leaf, 10'000);
   for (int i = 0; i < 10'000; ++i) TM_CHECK(bytes_of(block)[i] == 0);
   bytes_of(block)[9'999] = 1;
@@ -124,7 +125,8 @@ TM_TEST("shared memory is made by size alone, and a pool may stand over it") {
 }
 
 TM_TEST("threads make and release at once and every piece is released") {
-  const auto leaf = std::make_shared<KindMemoryResource>(host_driver(), 0, MemorySpace{}, standard_shared_memory_maker());
+  const auto leaf =
+      std::make_shared<KindMemoryResource>(host_driver(), 0, MemorySpace{}, standard_shared_memory_maker());
   on_threads(4, [&](int number) {
     for (int i = 0; i < 50; ++i) {
       SharedMemoryMaker maker;

@@ -4,8 +4,8 @@
     @pytest.mark.limit_leaks("1KiB", space="gpu:0")    # fails if more is still out at the end
 
 What counts is memory of every kind that the test made in a space without naming a resource, in all threads: tensors,
-shared memory, pixel buffers, pages of elastic pools. The space is main memory unless named. Must not know: how memory is
-counted.
+shared memory, pixel buffers, pages of elastic pools. The space is main memory unless named.
+Must not know: how memory is counted.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class _Watch:
     """A limit without an end over one space, in the whole process, during one test: it counts."""
 
     def __init__(self, space: LogicalMemorySpace, stacks: bool) -> None:
+        from tensormem.mr import limit
         from tensormem.mr.current import measure_everywhere
-        from tensormem.mr.limits import limit
 
         self.space = space
         self.counted = limit(space=space)
         self._scope = ExitStack()
-        self._trackers = self._scope.enter_context(measure_everywhere(self.counted, stacks=stacks))
+        self._trackers = self._scope.enter_context(measure_everywhere(self.counted, str(space), stacks=stacks))
 
     def close(self) -> None:
         self._scope.close()

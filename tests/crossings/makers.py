@@ -248,7 +248,14 @@ MAKERS = [
         maker
         for vendor in ("cuda", "rocm")
         for maker in (
-            Maker(f"tm.empty on {vendor}", _far(vendor, f"{vendor}:1"), "gpu:1", vendor, has_views=False, system_calls=False),
+            Maker(
+                f"tm.empty on {vendor}",
+                _far(vendor, f"{vendor}:1"),
+                "gpu:1",
+                vendor,
+                has_views=False,
+                system_calls=False,
+            ),
             Maker(f"managed on {vendor}", _far(vendor, "managed"), "managed", vendor, system_calls=False),
             Maker(f"pinned on {vendor}", _far(vendor, "pinned"), "pinned", vendor, system_calls=False),
             Maker(

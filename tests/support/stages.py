@@ -40,7 +40,7 @@ class Stage:
         self.kept: tm.Tensor | None = None
 
     def make(self, value: int, nbytes: int = 2 << 20, memory: str | None = None) -> tm.Tensor:
-        return tm.full((nbytes // 4,), value, "int32", **({} if memory is None else {"memory": memory}))
+        return tm.full((nbytes // 4,), value, "int32", memory=memory)
 
     @ray.method(tensor_transport="tensormem")  # type: ignore[untyped-decorator]
     def shared(self, value: int, nbytes: int = 2 << 20, memory: str = "shm", readonly: bool = False) -> Any:

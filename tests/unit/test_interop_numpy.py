@@ -140,7 +140,8 @@ def test_a_refusal_is_a_memory_error_that_says_why_and_loses_nothing(host: mr.Ho
         assert kept.sum() == 1000
     with pytest.raises(MemoryError) as caught, use(limited):
         np.empty(1 << 20)
-    assert "budget of 10,000" in caught.value.__notes__[0]
+    assert isinstance(caught.value, errors.OutOfBudget) and "budget of 10,000" in str(caught.value)
+    assert caught.value.report().layers and isinstance(caught.value.__cause__, MemoryError)
     del kept, grow, make
     assert limited.bytes_outstanding == 0
 

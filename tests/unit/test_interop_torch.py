@@ -242,7 +242,7 @@ def test_bad_registrations_are_refused() -> None:
         interop.register("host")  # type: ignore[arg-type]
     for device in (-1, 128, 1 << 40, "0"):
         with pytest.raises(errors.InvalidArgument, match="device"):
-            interop.register(host, device)  # type: ignore[arg-type]
+            interop.register(host, device)
     with pytest.raises(errors.InvalidArgument, match="a tag is text"):
         interop.register(host, 0, tag=7)  # type: ignore[arg-type]
     assert allocate(10) is None

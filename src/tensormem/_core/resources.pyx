@@ -500,6 +500,7 @@ cdef class DeviceMemoryResource:
                                       what=f"{self!r} does not track uses across streams")
         recorder = LaunchRecorder.__new__(LaunchRecorder)
         recorder._mr = self
+        recorder._driver = self.driver
         recorder._stream = stream
         recorder._uses = {}
         return recorder
@@ -647,6 +648,7 @@ cdef class LaunchRecorder:
     """
 
     cdef DeviceMemoryResource _mr
+    cdef Driver _driver
     cdef object _stream
     cdef dict _uses  # by generation: the resource, the block or its id, and the access
     cdef Construction _entry  # a recorder is entered once
@@ -684,7 +686,7 @@ cdef class LaunchRecorder:
         self._uses[key] = mr, block, access
 
     cdef StreamId _queue(self) except? 0xFFFFFFFFFFFFFFFF:
-        return stream_id(self._stream, self._mr.driver.native)
+        return stream_id(self._stream, self._driver.native)
 
     def __exit__(self, *exc_info):
         # Also after an exception: the work may have been queued before it.

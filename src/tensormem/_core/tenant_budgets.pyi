@@ -3,6 +3,7 @@ from typing import final
 
 from tensormem._core.budgets import Budget
 from tensormem._core.claims import ClaimableBudget
+from tensormem._core.drivers import Driver
 
 @final
 class TenantBudget(ClaimableBudget):

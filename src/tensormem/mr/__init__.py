@@ -14,7 +14,7 @@ from tensormem.mr.current import (
     trim,
     use_resource,
 )
-from tensormem.mr.limits import limit
+from tensormem.mr.memory_limit import limit
 from tensormem.mr.profiler import MemoryRecord, ProfilerRecords, memory_stats, profiler
 from tensormem.mr.resources import (
     AbstractMemoryResource,

@@ -170,9 +170,10 @@ def use_limit(limit: AllocationLimit, space: str | None = None) -> Iterator[None
 
 
 @contextmanager
-def measure_everywhere(limit: limits.limit, *, stacks: bool = False) -> Iterator[list[TrackingResourceAdaptor]]:
-    """Inside, `limit` is charged in the whole process, and blocks are tracked, with stacks if told; gives who tracks."""
-    space = None if limit.space is None else str(limit.space)
+def measure_everywhere(
+    limit: AllocationLimit, space: str | None = None, *, stacks: bool = False
+) -> Iterator[list[TrackingResourceAdaptor]]:
+    """Inside, `limit` is charged in the whole process, and blocks are tracked, with their stacks if asked for."""
     get_per_device_resource()
     for kind in _LEAVES:
         _kind_resource(kind, "main")
@@ -190,10 +191,13 @@ def measure_everywhere(limit: limits.limit, *, stacks: bool = False) -> Iterator
             forget_destinations()
 
 
-def _watch(
-    places: dict[Any, DeviceMemoryResource], limit: limits.limit, space: str | None, stacks: bool
-) -> list[tuple[dict[Any, DeviceMemoryResource], Any, DeviceMemoryResource, DeviceMemoryResource, TrackingResourceAdaptor]]:
-    watched = []
+_Places = dict[Any, DeviceMemoryResource]
+_Watched = tuple[_Places, Any, DeviceMemoryResource, DeviceMemoryResource, TrackingResourceAdaptor]
+
+
+def _watch(places: _Places, limit: AllocationLimit, space: str | None, stacks: bool) -> list[_Watched]:
+    """Put a tracker over every resource of a space; gives where, what was there, what is there now, and the tracker."""
+    watched: list[_Watched] = []
     for place, mr in list(places.items()):
         if space is None or space_of(mr) == space:
             tracker = TrackingResourceAdaptor(mr, capture_stacks=stacks)

@@ -1,8 +1,8 @@
 """Owns: what there is to say when memory runs out: who holds what, how the free memory lies, and what would help.
 
-The maker that was asked (a resource with its stack, an elastic pool, a cache, a buffer) is asked again when the report is
-made, so make it where the error is caught. Blocks are those that Python holds; what native callers hold (NumPy's arrays,
-PyTorch's tensors) is counted, without tags. Must not know: who catches the error.
+The maker that was asked (a resource with its stack, an elastic pool, a cache, a buffer) is asked again when the report
+is made, so make it where the error is caught. Blocks are those that Python holds; what native callers hold (NumPy's
+arrays, PyTorch's tensors) is counted, without tags. Must not know: who catches the error.
 """
 
 from __future__ import annotations
@@ -183,14 +183,14 @@ def _layer(mr: DeviceMemoryResource) -> Layer:
 def _elastic_layers(pool: object) -> Iterator[Layer]:
     """An elastic pool, cache or buffer, and the budget that it shares."""
     stats = _try(pool, "stats")
-    live = next((value for name in ("live_bytes", "used_bytes") if (value := getattr(stats, name, None)) is not None), 0)
+    live: int = getattr(stats, "live_bytes", 0) or getattr(stats, "used_bytes", 0)
     names = {"pages": "physical_memory_usage", "limit": "physical_limit", "addresses": "capacity"}
     figures = {name: value for name, attribute in names.items() if (value := _try(pool, attribute)) is not None}
     yield Layer(type(pool).__name__, live, 0, getattr(stats, "fragmentation", None), figures)
     budget = getattr(pool, "budget", None)
     if isinstance(budget, Budget):
-        limit = {} if budget.limit is None else {"limit": budget.limit}
-        yield Layer(type(budget).__name__, budget.used, 0, None, limit)
+        most: int | None = budget.limit
+        yield Layer(type(budget).__name__, budget.used, 0, None, {} if most is None else {"limit": most})
 
 
 def _try(pool: object, name: str) -> Any:
