@@ -157,7 +157,9 @@ def test_a_body_that_raises_publishes_nothing(ring: tm.FrameRing) -> None:
 
 
 def test_a_frame_that_is_dropped_unfinished_is_abandoned(ring: tm.FrameRing) -> None:
-    ring.write().tensor.fill_(3)
+    frame = ring.write()
+    frame.tensor.fill_(3)
+    del frame
     gc.collect()
     assert put(ring, 2) == 1
 

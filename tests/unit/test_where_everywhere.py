@@ -334,10 +334,11 @@ def test_every_entry_point_takes_every_spelling_and_lands_there_or_says_why_not(
         assert any(there in str(caught.value) for there in (f"gpu:1 ({gpu.vendor})", f"has {gpu.vendor}:0 and"))
 
 
-@pytest.mark.parametrize("entry", [name for name, told in ENTRIES.items() if "gpu" in told.serves])
+# A space does not say whose GPU it is.
+@pytest.mark.parametrize(
+    "entry", [name for name, told in ENTRIES.items() if "gpu" in told.serves and name not in SPACE_ONLY]
+)
 def test_a_gpu_of_the_other_vendor_is_never_taken_instead(gpu: SimulatedGpu, entry: str) -> None:
-    if entry in SPACE_ONLY:
-        pytest.skip("it takes a space, which does not say whose GPU it is")
     other = "rocm" if gpu.vendor == "cuda" else "cuda"
     wrong = (errors.DriverUnavailable, errors.MemoryUnavailable, errors.NoCompatibleComputeDevice)
     with pytest.raises(wrong) as caught:
@@ -345,22 +346,25 @@ def test_a_gpu_of_the_other_vendor_is_never_taken_instead(gpu: SimulatedGpu, ent
     assert isinstance(caught.value, errors.NoCompatibleComputeDevice) or f"gpu:1 ({gpu.vendor})" in str(caught.value)
 
 
-@pytest.mark.parametrize("entry", ENTRIES)
+MEANINGLESS = [None, True, -1, 2**70, "gpu:", "gpu:01", "cuda:x", "tpu", b"gpu:0", object(), 1.0, ["main"]]
+# Where nothing has to be said, None is the default.
+MAY_BE_NONE = {
+    "empty",
+    "zeros",
+    "full",
+    "empty of nothing",
+    "empty for sharing",
+    "per-device resource",
+    "PinnedMemoryResource",
+    "trace and workload",
+}
+
+
 @pytest.mark.parametrize(
-    "bad", [None, True, -1, 2**70, "gpu:", "gpu:01", "cuda:x", "tpu", b"gpu:0", object(), 1.0, ["main"]]
+    ("entry", "bad"),
+    [(entry, bad) for entry in ENTRIES for bad in MEANINGLESS if bad is not None or entry not in MAY_BE_NONE],
 )
 def test_what_means_nothing_is_refused_by_everybody(gpu: SimulatedGpu, entry: str, bad: object) -> None:
-    if bad is None and entry in (
-        "empty",
-        "zeros",
-        "full",
-        "empty of nothing",
-        "empty for sharing",
-        "per-device resource",
-    ):
-        pytest.skip("None is the default there")
-    if bad is None and entry in ("PinnedMemoryResource", "trace and workload"):
-        pytest.skip("None is the default there")
     with pytest.raises((errors.InvalidArgument, errors.DriverUnavailable)):
         ENTRIES[entry].call(bad)
 
