@@ -44,10 +44,12 @@ class _Watch:
     """A limit without an end over one space, in the whole process, during one test: it counts."""
 
     def __init__(self, space: LogicalMemorySpace, stacks: bool) -> None:
+        from tensormem.memories.mem import resource_of
         from tensormem.mr import limit
         from tensormem.mr.current import measure_everywhere
 
         self.space = space
+        resource_of(space)  # says why, where there is no such memory
         self.counted = limit(space=space)
         self._scope = ExitStack()
         self._trackers = self._scope.enter_context(measure_everywhere(self.counted, str(space), stacks=stacks))

@@ -41,6 +41,7 @@ def _heap() -> mr.HostMemoryResource:
 
 HOST: dict[type, Callable[[], Arguments]] = {
     core.AbstractMemoryResource: _with,
+    core.AllocationLimit: lambda: _with("1MiB"),
     core.AlignedResourceAdaptor: lambda: _with(_heap()),
     core.ArenaMemoryResource: lambda: _with(_heap()),
     core.BinningMemoryResource: lambda: _with(_heap()),
@@ -60,6 +61,7 @@ HOST: dict[type, Callable[[], Arguments]] = {
     core.NumpyAllocator: lambda: _with(_heap()),
     core.PhysicalLimit: lambda: _with("1MiB"),
     core.PinnedMemoryResource: _with,
+    core.PixelBufferResource: _with,
     core.PlannedMemoryResource: lambda: _with(_Plan(), _heap()),
     core.PoolMemoryResource: lambda: _with(_heap()),
     core.PrefetchResourceAdaptor: lambda: _with(_heap()),
@@ -67,6 +69,7 @@ HOST: dict[type, Callable[[], Arguments]] = {
     core.RingReader: lambda: _with(core.RingFile.create(2, 4, "uint8", "drop", "latest"), "latest"),
     core.RingSink: _with,
     core.RingWriter: lambda: _with(core.RingFile.create(2, 4, "uint8", "drop", "latest")),
+    core.SharedMemoryResource: _with,
     core.StatisticsResourceAdaptor: lambda: _with(_heap()),
     core.Storage: lambda: _with(4096, 0, owner=None, space=tm.main, memory="mem", device=(1, 0)),
     core.Stream: lambda: _with(tm.drivers.host()),
@@ -83,6 +86,7 @@ HOST: dict[type, Callable[[], Arguments]] = {
     tm.FrameRing: lambda: _with(2, 4),
     tm.Image: lambda: _with(tm.zeros(64, "uint8"), 4, 4, "grey"),
     tm.vmm.VirtualMemoryManager: _with,
+    mr.limit: lambda: _with("1MiB"),
     mr.profiler: _with,
     mr.ProfilerRecords: _with,
 }
@@ -104,6 +108,8 @@ ELSEWHERE = {
     "DType": "a value",
     "DeviceBlock": "refuses __init__",
     "DeviceMemoryResource": "below, by a subclass",
+    "Ending": "refuses __init__",
+    "DmaMemoryResource": "below: its memory needs a device",
     "ElementType": "refuses __init__",
     "ForeignTensor": "refuses __init__",
     "Frame": "made by FrameRing.read",
@@ -112,7 +118,11 @@ ELSEWHERE = {
     "GlLibrary": "a table of functions; owns nothing",
     "Channel": "below: it has another end",
     "ChannelListener": "below: it needs a path",
+    "Held": "made by a copy; it has no __init__",
+    "KindMemoryResource": "below: it makes nothing by a size alone",
+    "KindRequest": "refuses __init__",
     "Lent": "made by a copy; it has no __init__",
+    "Loan": "made by an export; it has no __init__",
     "LogicalMemorySpace": "a value",
     "MapHold": "below: it needs a map",
     "PixelBuffer": "below: it needs OpenGL",
@@ -125,6 +135,7 @@ ELSEWHERE = {
     "Texture": "below: it needs OpenGL",
     "Trace": "a view of events; made by open_trace",
     "WritableFrame": "made by FrameRing.write",
+    "using": "below: it makes nothing",
     "_Batch": "made by a block cache; it has no __init__",
     "_BlockView": "made by a block cache; it has no __init__",
 }
@@ -310,3 +321,13 @@ def test_what_opengl_has_is_constructed_once() -> None:
         _refuses_another(gl.PixelBuffer(64, context, persistent=False), _with(64, context, persistent=False))
         _refuses_another(gl.Texture(4, 4, context=context), _with(4, 4, context=context))
         _refuses_another(context, _with())
+
+
+def test_what_makes_no_memory_by_a_size_alone_refuses_another_init() -> None:
+    for made, arguments in (
+        (core.DmaMemoryResource(), ("system",)),
+        (core.KindMemoryResource("camera"), ("radar",)),
+        (core.using(tm.zeros(1).storage), (tm.zeros(1).storage,)),
+    ):
+        with pytest.raises(errors.InvalidArgument):
+            made.__init__(*arguments)  # type: ignore[misc]

@@ -54,6 +54,8 @@ cdef class using:
     cdef Py_ssize_t _count
 
     def __init__(self, *storages):
+        if self._storages is not None:
+            raise errors.InvalidArgument("this use exists already; make a new one")
         self._storages = storages
 
     def __enter__(self):

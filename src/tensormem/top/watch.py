@@ -20,7 +20,7 @@ class Watch:
     >>> import tensormem as tm
     >>> with tm.top.serve() as service, Watch(service.pid) as watch:
     ...     sorted(watch.ask()["totals"])[:2]
-    ['reserved_bytes', 'resident_bytes']
+    ['charged_bytes', 'reserved_bytes']
     """
 
     def __init__(self, pid: int) -> None:
