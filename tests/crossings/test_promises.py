@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import json
 import os
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from tensormem import config
 from tensormem._core import live_resources
 from tensormem.reports.live import take_snapshot
 from tensormem.reports.metrics.measuring import Meter
+from tensormem.testing import simulated_gpu
 from tensormem.trace import open as open_trace
 
 
@@ -227,3 +230,23 @@ def test_when_any_system_call_fails_nothing_is_lost(maker: Maker) -> None:
             del raised
             settle()
             assert tm.memory_stats()["charged_bytes"] == before
+
+
+@each(but=lambda maker: maker.gpu is None)
+def test_when_any_call_of_a_gpus_driver_fails_nothing_is_lost(maker: Maker) -> None:
+    assert maker.gpu is not None
+    for nth in count(1):
+        with simulated_gpu(devices=2, memory="256MiB", vendor=maker.gpu, strict=False) as gpu:
+            maker.make(NBYTES).close()
+            settle()
+            before = charged(maker.space)
+            gpu.fail("*", nth)
+            with suppress(tm.TensormemError):
+                maker.make(NBYTES).close()
+            fired = gpu.has_failed
+            gpu.clear_plan()
+            settle()
+            assert charged(maker.space) == before, f"call {nth}"
+        if not fired:
+            assert nth > 1, "making it calls the driver"
+            break

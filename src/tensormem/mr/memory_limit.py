@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self, SupportsIndex
 
 from tensormem._core import AllocationLimit
+from tensormem.errors import InvalidArgument
 from tensormem.mr.current import use_limit
 from tensormem.spaces import LogicalMemorySpace
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from tensormem.spaces.words import SpaceLike
 
 __all__ = ["limit"]
+
+# The scopes that are open in this thread or task, the innermost last.
+_entered: ContextVar[tuple[ExitStack, ...]] = ContextVar("tensormem.mr.limits.entered", default=())
 
 
 class limit(AllocationLimit):
@@ -44,12 +48,11 @@ class limit(AllocationLimit):
     def __init__(self, nbytes: SupportsIndex | str | None = None, *, space: SpaceLike | None = None) -> None:
         super().__init__(nbytes)
         self.space = None if space is None else LogicalMemorySpace.parse(space)
-        self._entered: ContextVar[tuple[ExitStack, ...]] = ContextVar("tensormem.mr.limit.entered", default=())
 
     def __enter__(self) -> Self:
         scope = ExitStack()
         scope.enter_context(use_limit(self, None if self.space is None else str(self.space)))
-        self._entered.set((*self._entered.get(), scope))
+        _entered.set((*_entered.get(), scope))
         return self
 
     def __exit__(
@@ -58,6 +61,8 @@ class limit(AllocationLimit):
         exc_value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        *before, scope = self._entered.get()
-        self._entered.set(tuple(before))
+        if not _entered.get():
+            raise InvalidArgument("this limit is not in force here: it ends in the thread or task where it began")
+        *before, scope = _entered.get()
+        _entered.set(tuple(before))
         scope.close()

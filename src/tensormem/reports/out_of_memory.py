@@ -138,11 +138,11 @@ def explain(error: Shortage, source: object, tag: str) -> OutOfMemoryReport:
     if isinstance(source, DeviceMemoryResource):
         layers = tuple(_layer(resource) for resource in _stack(source))
         holders = tuple(_holders(source))
-        outstanding, space = source.bytes_outstanding, space_of(source)
+        space = space_of(source)
     else:
         layers = tuple(_elastic_layers(source))
         holders = tuple(_pool_holders(source))
-        outstanding, space = layers[0].outstanding_bytes, _space_of_pool(source)
+        space = _space_of_pool(source)
     held = sum(holder.nbytes for holder in holders)
     return OutOfMemoryReport(
         requested=error.requested,
@@ -150,7 +150,7 @@ def explain(error: Shortage, source: object, tag: str) -> OutOfMemoryReport:
         message=str(error),
         layers=layers,
         holders=holders,
-        untracked_bytes=max(0, outstanding - held),
+        untracked_bytes=max(0, layers[0].outstanding_bytes - held),
         device_free=_device_free(source),
         makers=tuple(_makers(source, space)),
         hints=tuple(_hints(error, layers, holders)),
