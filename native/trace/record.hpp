@@ -26,6 +26,10 @@ inline void trace_record(TraceEvent* event) noexcept {
 
 // The number of the calling thread's stack; 0 unless stacks are recorded, and where there is none.
 std::uint32_t trace_stack() noexcept;
+// Between the two, what this thread reports has the stack of the first call: for whoever is about to let go of a lock
+// without which nobody can look at the stack.
+void trace_hold_stack() noexcept;
+void trace_drop_stack() noexcept;
 
 // While one lives, what this thread reports was asked for by a resource, not by its caller.
 class TraceNesting {

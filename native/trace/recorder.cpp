@@ -24,6 +24,7 @@ namespace {
 thread_local TraceRing* t_ring = nullptr;
 thread_local std::uint8_t t_depth = 0;
 thread_local bool t_ended = false;
+thread_local std::uint32_t t_held_stack = 0;
 
 // Its end is the thread's.
 struct RingHolder {
@@ -60,7 +61,12 @@ void trace_record_at(const TraceEvent& event) noexcept {
   }
 }
 
-std::uint32_t trace_stack() noexcept { return TraceRecorder::instance().stack(); }
+std::uint32_t trace_stack() noexcept { return t_held_stack != 0 ? t_held_stack : TraceRecorder::instance().stack(); }
+void trace_hold_stack() noexcept {
+  if (trace_is_on()) [[unlikely]]
+    t_held_stack = TraceRecorder::instance().stack();
+}
+void trace_drop_stack() noexcept { t_held_stack = 0; }
 
 TraceNesting::TraceNesting() noexcept : depth_(t_depth) {
   if (t_depth < 255) ++t_depth;

@@ -250,3 +250,16 @@ def test_when_any_call_of_a_gpus_driver_fails_nothing_is_lost(maker: Maker) -> N
         if not fired:
             assert nth > 1, "making it calls the driver"
             break
+
+
+@each()
+def test_a_trace_with_stacks_names_the_call_that_made_it(maker: Maker, tmp_path: Path) -> None:
+    path = tmp_path / "run.tmt"
+    with maker.ready():
+        with tm.trace(path, stacks=True), tm.tag("crossing"):
+            made = maker.make(NBYTES)
+        trace = open_trace(path)
+        lives = [life for life in trace.blocks() if life.tag == "crossing" and life.space == maker.space]
+        frames = [frame for life in lives for frame in trace.stack(life)]
+        assert any("makers.py" in frame.file for frame in frames), "no call of ours behind it"
+        made.close()

@@ -31,6 +31,7 @@ from tensormem._core.native cimport Status, StreamId, TagId
 from tensormem._core.native_block_cache cimport BlockCache as NativeCache
 from tensormem._core.native_block_cache cimport BlockCacheOptions, BlockCacheStats, CacheBlockId, PackingReport
 from tensormem._core.native_pool cimport BudgetPtr, LocalBudget
+from tensormem._core.native_trace cimport trace_drop_stack, trace_hold_stack
 from tensormem._core.resources cimport tag_or_current
 from tensormem._core.shortages cimport refuse
 from tensormem._core.sizes cimport size_of
@@ -235,8 +236,10 @@ cdef class BlockCache:
         number = wanted
         ids = arrays.clone(_IDS, <Py_ssize_t>number, False)
         out = <CacheBlockId*>ids.data.as_voidptr
+        trace_hold_stack()
         with nogil:
             status = cache.get().allocate(number, named, out)
+        trace_drop_stack()
         if not status.ok():
             refuse(self, move(status), named)
         return ids
@@ -249,8 +252,10 @@ cdef class BlockCache:
         cdef _Batch batch = _batch(ids)
         cdef StreamId queue = stream_id(stream, self.driver.native)
         cdef Status status
+        trace_hold_stack()
         with nogil:
             status = cache.get().free(batch.ids, batch.count, queue)
+        trace_drop_stack()
         check(move(status))
 
     def address(self, number):

@@ -9,6 +9,9 @@ from tensormem._core.native cimport Status
 
 cdef extern from "trace/record.hpp" namespace "tensormem" nogil:
     cbool trace_is_on()
+    # Around a call without the GIL that reports: nobody can look at Python's frames there.
+    void trace_hold_stack()
+    void trace_drop_stack()
 
 
 cdef extern from "trace/reporters.hpp" namespace "tensormem" nogil:

@@ -29,6 +29,7 @@ from tensormem._core.native_pool cimport (
 )
 from tensormem._core.native_pool cimport PoolBlock as NativeBlock
 from tensormem._core.native_pool cimport VirtualMemoryPool as NativePool
+from tensormem._core.native_trace cimport trace_drop_stack, trace_hold_stack
 from tensormem._core.resources cimport tag_or_current
 from tensormem._core.shortages cimport refuse
 from tensormem._core.sizes cimport alignment_of, size_of
@@ -263,8 +264,10 @@ cdef class VirtualMemoryPool:
         cdef TagId named = tag_or_current(tag)
         cdef shared_ptr[NativePool] pool = self._share()
         cdef Status status
+        trace_hold_stack()
         with nogil:
             status = pool.get().allocate_at(start, nbytes, named)
+        trace_drop_stack()
         if not status.ok():
             refuse(self, move(status), named)
         return pool.get().base() + start
@@ -299,8 +302,10 @@ cdef class VirtualMemoryPool:
         cdef shared_ptr[NativePool] pool = self._share()
         cdef PoolBlockId made = 0
         cdef Status status
+        trace_hold_stack()
         with nogil:
             status = pool.get().allocate(nbytes, boundary, movable, named, &made)
+        trace_drop_stack()
         if not status.ok():
             refuse(self, move(status), named)
         block.pool = self
@@ -322,15 +327,19 @@ cdef class VirtualMemoryPool:
         cdef Status status
         if isinstance(offset, PoolBlock):
             which = self._own(offset, size)
+            trace_hold_stack()
             with nogil:
                 status = pool.get().deallocate(which, queue)
+            trace_drop_stack()
             check(move(status))
             (<PoolBlock>offset)._owned = False
             return
         start = size_of(offset)
         nbytes = size_of(size)
+        trace_hold_stack()
         with nogil:
             status = pool.get().deallocate_at(start, nbytes, queue)
+        trace_drop_stack()
         check(move(status))
 
     def record_use(self, offset, size=None, stream=None):
@@ -386,8 +395,10 @@ cdef class VirtualMemoryPool:
         cdef uint64_t nbytes = size_of(size)
         cdef uint64_t before = block.address
         cdef Status status
+        trace_hold_stack()
         with nogil:
             status = pool.get().resize(which, nbytes)
+        trace_drop_stack()
         failure = None
         try:
             if not status.ok():
