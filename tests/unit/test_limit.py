@@ -87,7 +87,7 @@ def test_it_is_of_one_thread_and_of_one_task() -> None:
             return limit.used
 
     async def both() -> list[int]:
-        return await asyncio.gather(task(100), task(200))
+        return list(await asyncio.gather(task(100), task(200)))
 
     with tm.limit() as around:
         thread = threading.Thread(target=lambda: made.append(tm.zeros(300, "uint8")))
