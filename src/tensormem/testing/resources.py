@@ -22,6 +22,7 @@ import pytest
 from tensormem import errors, units
 from tensormem.mr import DeviceBlock, DeviceMemoryResource, HostMemoryResource
 from tensormem.testing.applicability import needs
+from tensormem.testing.resource_promises import PromiseConformance
 from tensormem.testing.resource_streams import StreamConformance
 from tensormem.testing.resource_suite import Gate, free_all
 from tensormem.testing.resource_upstreams import UpstreamConformance
@@ -33,7 +34,7 @@ _ALIGNMENTS = [1, 2, 64, 256, 512, 4096]
 _TOO_LARGE = 2**63 - 1
 
 
-class ResourceConformance(StreamConformance, UpstreamConformance):
+class ResourceConformance(StreamConformance, UpstreamConformance, PromiseConformance):
     """What every resource promises. Subclass it, and say in `make_over` or `make` how to build one."""
 
     # --- Blocks are what was asked for ---

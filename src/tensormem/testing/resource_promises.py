@@ -1,0 +1,58 @@
+"""Owns: the part of the resource suite that asks what every maker of memory keeps: tag, limit, report, trace, count.
+
+Must not know: any particular resource.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tensormem import errors, trace
+from tensormem._core import space_of
+from tensormem.mr import DeviceMemoryResource, LimitingResourceAdaptor, memory_stats, tag
+from tensormem.testing.resource_suite import ResourceSuite
+
+__all__ = ["PromiseConformance"]
+
+
+class PromiseConformance(ResourceSuite):
+    """What every maker of memory keeps, asked of a resource."""
+
+    def test_a_limit_over_it_counts_to_the_byte_and_gets_all_of_it_back(self, mr: DeviceMemoryResource) -> None:
+        """Charged while it is out, and not a byte afterwards."""
+        limited = LimitingResourceAdaptor(mr, "1MiB")
+        block = limited.allocate(1000)
+        assert (limited.allocated_bytes, limited.remaining) == (1000, (1 << 20) - 1000)
+        limited.deallocate(block)
+        limited.reap_pending()
+        assert limited.allocated_bytes == 0
+
+    def test_a_shortage_over_it_has_a_report_that_names_the_tag(self, mr: DeviceMemoryResource) -> None:
+        """Who was asked, for what, and what would help."""
+        limited = LimitingResourceAdaptor(mr, 100)
+        with tag("activations"), pytest.raises(errors.OutOfBudget) as caught:
+            limited.allocate(1000)
+        report = caught.value.report()
+        assert (report.requested, report.tag) == (1000, "activations")
+        assert len(report.layers) >= 2 and report.hints
+
+    def test_a_trace_has_every_block_once_with_its_tag_and_space(
+        self, mr: DeviceMemoryResource, tmp_path: Path
+    ) -> None:
+        """One beginning and one end for what the caller asked."""
+        mr.deallocate(mr.allocate(1000))
+        with trace(tmp_path / "run.tmt"), tag("crossing"):
+            mr.deallocate(mr.allocate(1000))
+            mr.reap_pending()
+        with trace.open(tmp_path / "run.tmt") as recorded:
+            lives = [life for life in recorded.blocks() if life.tag == "crossing"]
+        assert [(life.nbytes, life.space) for life in lives] == [(1000, space_of(mr))]
+        assert lives[0].end_ns is not None
+
+    def test_the_statistics_of_the_process_count_it_once(self, mr: DeviceMemoryResource) -> None:
+        """However many resources it passes through; one that puts guards around a block adds those."""
+        before = memory_stats()["current_bytes"]
+        block = mr.allocate(1000)
+        counted = memory_stats()["current_bytes"] - before
+        mr.deallocate(block)
+        assert 1000 <= counted < 2000
