@@ -5,7 +5,7 @@
 namespace tensormem {
 
 Status KindMemoryResource::take(const AllocRequest& request, std::uint64_t* address) {
-  MemoryMaker* const maker = request.maker != nullptr ? request.maker : standard_.get();
+  MemoryMaker* const maker = maker_of(request);
   if (maker == nullptr) return Status::fail(Code::not_supported, "a block of this kind by its size alone");
   std::unique_ptr<KindMemory> made;
   TM_TRY(maker->make(request, &made));
@@ -24,6 +24,11 @@ Status KindMemoryResource::take(const AllocRequest& request, std::uint64_t* addr
   pieces_.emplace(place, std::move(made));
   *address = place;
   return {};
+}
+
+bool KindMemoryResource::can_zero(const AllocRequest& request) const {
+  const MemoryMaker* const maker = maker_of(request);
+  return maker != nullptr && maker->makes_zeros();
 }
 
 Status KindMemoryResource::give_back(const BlockEntry& entry) {

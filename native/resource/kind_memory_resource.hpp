@@ -24,6 +24,10 @@ class KindMemoryResource final : public LeafMemoryResource {
 
  private:
   Status take(const AllocRequest& request, std::uint64_t* address) override;
+  bool can_zero(const AllocRequest& request) const override;
+  MemoryMaker* maker_of(const AllocRequest& request) const {
+    return request.maker != nullptr ? request.maker : standard_.get();
+  }
   Status give_back(const BlockEntry& entry) override;
 
   const std::shared_ptr<MemoryMaker> standard_;

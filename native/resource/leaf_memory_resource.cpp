@@ -59,7 +59,7 @@ Status LeafMemoryResource::do_allocate(const AllocRequest& request, Block* block
   if (any_retired_.load(std::memory_order_relaxed) && &driver() == &host_driver()) [[unlikely]]
     reap_a_few();
   AllocRequest wanted = request;
-  wanted.zeroed = request.zeroed && can_zero();
+  wanted.zeroed = request.zeroed && can_zero(request);
   std::uint64_t address = 0;
   TM_TRY(allocate_or_reap(wanted, &address));
 

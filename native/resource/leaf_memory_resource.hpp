@@ -44,7 +44,7 @@ class LeafMemoryResource : public Resource {
   virtual Status take(const AllocRequest& request, std::uint64_t* address) = 0;
   virtual Status give_back(const BlockEntry& entry) = 0;
   // Whether `take` heeds `request.zeroed`.
-  virtual bool can_zero() const { return false; }
+  virtual bool can_zero(const AllocRequest& /*request*/) const { return false; }
   // Whether a refusal to take memory back changed nothing, so that `reap_pending` may ask again.
   virtual bool may_ask_again() const { return true; }
   // Waits for what is retired and gives it back.

@@ -26,6 +26,8 @@ class MemoryMaker {
  public:
   // On failure nothing was made. May be called again: after a shortage, or when an adaptor tries once more.
   virtual Status make(const AllocRequest& request, std::unique_ptr<KindMemory>* made) noexcept = 0;
+  // Whether what it makes is all zeros.
+  virtual bool makes_zeros() const noexcept { return false; }
 
  protected:
   ~MemoryMaker() = default;

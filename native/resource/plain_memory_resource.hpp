@@ -22,7 +22,7 @@ class PlainMemoryResource final : public LeafMemoryResource {
                                options_for(1ULL << entry.alignment_log2, entry.zeroed));
   }
   // The host has zero pages for nothing; a GPU would have to fill, which whoever asked can do in stream order.
-  bool can_zero() const override { return &driver() == &host_driver(); }
+  bool can_zero(const AllocRequest& /*request*/) const override { return &driver() == &host_driver(); }
   AllocationOptions options_for(std::uint64_t alignment, bool zeroed) const {
     AllocationOptions options = options_;
     options.alignment = alignment;

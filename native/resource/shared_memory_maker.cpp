@@ -47,6 +47,8 @@ class StandardMaker final : public MemoryMaker {
     return no_room(request);
   }
 
+  bool makes_zeros() const noexcept override { return true; }
+
   // A size that is fine for a block and too much for a file is a shortage.
   static Status told(Status created, const AllocRequest& request) {
     const bool too_much = created.code() == Code::invalid_size || created.code() == Code::out_of_virtual_memory;

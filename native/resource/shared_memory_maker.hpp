@@ -19,6 +19,7 @@ class SharedMemoryMaker final : public MemoryMaker {
   explicit SharedMemoryMaker(SharedMemoryPtr adopted) : adopted_(std::move(adopted)) {}
 
   Status make(const AllocRequest& request, std::unique_ptr<KindMemory>* made) noexcept override;
+  bool makes_zeros() const noexcept override { return adopted_ == nullptr; }
   // What was made last, for whoever owns it besides the leaf.
   const SharedMemoryPtr& made() const { return made_; }
 

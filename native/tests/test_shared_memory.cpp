@@ -1,11 +1,14 @@
 // Shared memory: what is attached is what was created, nobody can shrink or write what they must not, nothing leaks.
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstring>
+#include <functional>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -18,6 +21,9 @@ namespace tensormem {
 namespace {
 
 std::byte* bytes(std::uint64_t address) { return reinterpret_cast<std::byte*>(address); }
+
+// What files without a tag are called.
+const std::uint64_t kPlainName = std::hash<std::string_view>{}(SharedMemoryOptions{}.name);
 
 int open_descriptors() {
   host::drop_spare_files();
@@ -133,6 +139,33 @@ TM_TEST("what nobody else saw becomes the next memory of its size, empty") {
   SharedMemory next;
   TM_CHECK(next.create(9'000, {}).ok() && next.fd() == fd && next.address() == address && next.nbytes() == 9'000);
   for (std::uint64_t i = 0; i < next.nbytes(); ++i) TM_CHECK(bytes(address)[i] == std::byte{0});
+  struct stat file = {};
+  TM_CHECK(fstat(fd, &file) == 0 && file.st_size == 9'000);
+}
+
+TM_TEST("what is kept has its pages, and a sparse one gets no more of them when it is cleared") {
+  host::drop_spare_files();
+  constexpr std::uint64_t size = 8 << 20;
+  std::uint64_t address = 0;
+  {
+    SharedMemory sparse;
+    TM_CHECK(sparse.create(size, {}).ok());
+    address = sparse.address();
+    std::memset(bytes(address) + 4096, 7, 5000);
+    bytes(address)[size - 1] = std::byte{7};
+  }
+  TM_CHECK(host::spare_file_bytes() > 0 && host::spare_file_bytes() < size);
+  const std::uint64_t kept = host::spare_file_bytes();
+  {
+    SharedMemory next;
+    TM_CHECK(next.create(size, {}).ok() && next.address() == address && host::spare_file_bytes() == 0);
+    struct stat file = {};
+    TM_CHECK(fstat(next.fd(), &file) == 0 && static_cast<std::uint64_t>(file.st_blocks) * 512 == kept);
+    for (std::uint64_t i = 0; i < size; ++i) TM_CHECK(bytes(address)[i] == std::byte{0});
+  }
+  TM_CHECK(host::spare_file_bytes() > kept);
+  const std::uint64_t all = host::spare_file_bytes();
+  TM_CHECK(host::drop_spare_files() == all && host::spare_file_bytes() == 0);
 }
 
 TM_TEST("the last sixteen of what nobody else saw are kept, each for its size") {
@@ -144,7 +177,7 @@ TM_TEST("the last sixteen of what nobody else saw are kept, each for its size") 
   }
   const auto is_kept = [](std::uint64_t pages) {
     host::SpareFile spare;
-    if (!host::take_spare_file(pages * 4096, &spare)) return false;
+    if (!host::take_spare_file(pages * 4096, kPlainName, &spare)) return false;
     munmap(bytes(spare.address), pages * 4096);
     close(spare.fd);
     return spare.mapped_bytes == pages * 4096;
@@ -155,7 +188,7 @@ TM_TEST("the last sixteen of what nobody else saw are kept, each for its size") 
   TM_CHECK(!is_kept(7));
 }
 
-TM_TEST("what was shared, identified, named or sealed against writers is never another memory") {
+TM_TEST("what was shared, identified, fresh or sealed against writers is never another memory") {
   const auto is_kept = [](const SharedMemoryOptions& options, auto use) {
     host::drop_spare_files();
     SharedMemory memory;
@@ -163,19 +196,30 @@ TM_TEST("what was shared, identified, named or sealed against writers is never a
     use(memory);
     memory.release();
     host::SpareFile spare;
-    if (!host::take_spare_file(4096, &spare)) return false;
+    if (!host::take_spare_file(4096, kPlainName, &spare)) return false;
     munmap(bytes(spare.address), 4096);
     close(spare.fd);
     return true;
   };
   const auto leave = [](SharedMemory&) {};
   TM_CHECK(is_kept({}, leave));
-  TM_CHECK(!is_kept({.name = "mine"}, leave) && !is_kept({.readers_only = true}, leave));
+  TM_CHECK(!is_kept({.fresh = true}, leave) && !is_kept({.readers_only = true}, leave));
   TM_CHECK(!is_kept({}, [](SharedMemory& memory) { close(share(memory, false)); }));
   TM_CHECK(!is_kept({}, [](SharedMemory& memory) {
     std::uint64_t file[2];
     TM_CHECK(memory.identify(&file[0], &file[1]).ok());
   }));
+}
+
+TM_TEST("what was made with a name is kept for the next of that name") {
+  host::drop_spare_files();
+  const auto address_of_one = [](const char* name) {
+    SharedMemory memory;
+    TM_CHECK(memory.create(4096, {.name = name}).ok());
+    return memory.address();
+  };
+  const std::uint64_t frames = address_of_one("frames");
+  TM_CHECK(address_of_one("weights") != frames && address_of_one("frames") == frames);
 }
 
 TM_TEST("memory that a child got by a fork stays as it is when the parent lets go") {

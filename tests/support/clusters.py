@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from support.waiting import eventually as eventually
-from tensormem import _core
+import tensormem as tm
 
 # Long enough for a machine under load; a cluster that hangs reaches it, and then the test has failed.
 TIME_LIMIT = 100.0
@@ -112,7 +112,7 @@ def dask_cluster(*, workers: int = 2, **options: Any) -> Iterator[Any]:
 def memory_descriptors(pid: int) -> list[str]:
     """The descriptors of memory that a process holds: shared memory of ours and DMA-BUFs."""
     if pid == os.getpid():
-        _core.drop_spare_shared_memory()  # one file may be kept for the next
+        tm.mr.SharedMemoryResource().trim()  # one file may be kept for the next
     found = []
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         try:

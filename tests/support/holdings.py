@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from support.waiting import eventually
-from tensormem import _core
+import tensormem as tm
 
 _COUNTED = (
     "streams",
@@ -24,21 +24,21 @@ _COUNTED = (
 def open_descriptors() -> int:
     """How many descriptors are open, once garbage is gone and the file that shared memory keeps for the next one."""
     gc.collect()
-    _core.drop_spare_shared_memory()
+    tm.mr.SharedMemoryResource().trim()
     return len(os.listdir("/proc/self/fd"))
 
 
 def held() -> dict[str, int]:
     """What the host driver holds at this moment, and the open file descriptors."""
     descriptors = open_descriptors()
-    facts = dict(_core.host_facts())
+    facts = dict(tm._core.host_facts())
     counted = {name: int(str(facts[name])) for name in _COUNTED}
     return {**counted, "descriptors": descriptors}
 
 
 def _open_what_stays_open() -> None:
     """The file behind all pages is opened by the first of them and kept for the next."""
-    host = _core.host_driver()
+    host = tm._core.host_driver()
     host.physical_destroy(host.physical_create(host.granularity()[0]))
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import tensormem as tm
 from support.python_processes import check_python
 from tensormem import errors, mr
 
@@ -100,3 +101,16 @@ def test_a_dump_that_cannot_be_written_warns_and_the_error_is_the_same(tmp_path:
         print([warning.category.__name__ for warning in caught])
         """)
     assert said.split("\n")[:2] == [str(2**21), "['RuntimeWarning']"]
+
+
+def test_a_budget_that_is_asked_by_hand_and_a_manager_of_pages_report_as_everybody_does() -> None:
+    tenants = tm.TenantPool("1MiB")
+    with tenants:
+        budget = tenants.register("chat", "16MiB").budget
+        with pytest.raises(errors.OutOfPhysicalMemory) as caught:
+            budget.claim("2MiB")
+        assert caught.value.report().layers[0].figures["limit"] == 1 << 20
+    with tm.VirtualMemoryManager() as vmm, pytest.raises(errors.OutOfPhysicalMemory) as caught:
+        vmm.alloc_physical(1 << 50)
+    report = caught.value.report()
+    assert report.requested >= 1 << 50 and report.layers[0].name == "VirtualMemoryManager"

@@ -234,7 +234,7 @@ def test_huge_pages_that_cannot_be_had_are_refused_and_nothing_is_left() -> None
         from tensormem import errors
         before = len(os.listdir("/proc/self/fd"))
         tm.memories.allocate(4096, "shm").close()
-        tm._core.drop_spare_shared_memory()
+        tm.mr.SharedMemoryResource().trim()
         try:
             tm.memories.allocate(3 << 20, "shm", huge_pages=True)
         except errors.MemoryUnavailable as refused:
@@ -247,7 +247,7 @@ def test_huge_pages_that_cannot_be_had_are_refused_and_nothing_is_left() -> None
 
 
 def test_without_memfd_a_nameless_file_serves_and_is_not_given_away_unsealed() -> None:
-    _core.drop_spare_shared_memory()
+    tm.mr.SharedMemoryResource().trim()
     with failing_system_call(1, "memfd_create", error=38):
         tensor = tm.full(100, 2, "uint8", memory="shm")
     assert not tensor.storage.owner.sealed and tensor.tolist() == [2] * 100
@@ -330,3 +330,29 @@ def test_without_a_choice_the_use_decides() -> None:
         tm.zeros(4, memory="shm", use="share")
     with pytest.raises(errors.InvalidMemoryType):
         tm.zeros(4, memory="SHM")
+
+
+def test_what_is_kept_is_zeroed_for_the_next_and_given_back_by_trim() -> None:
+    mr = tm.mr.SharedMemoryResource()
+    mr.trim()
+    tensor = tm.full(1 << 20, 7, "uint8", memory="shm", tag="frames")
+    address = tensor.ptr
+    tensor.close()
+    assert mr.idle_bytes == 1 << 20
+    again = tm.zeros(1 << 20, "uint8", memory="shm", tag="frames")
+    assert again.ptr == address and not np.asarray(again).any()
+    assert mr.idle_bytes == 0
+    again.close()
+    assert tm.mr.trim() >= 1 << 20
+    assert mr.idle_bytes == 0
+
+
+def test_what_another_process_was_given_is_never_used_again() -> None:
+    mr = tm.mr.SharedMemoryResource()
+    mr.trim()
+    tensor = tm.full(4096, 7, "uint8", memory="shm")
+    fd = tensor.clone_fd()
+    tensor.close()
+    assert mr.idle_bytes == 0
+    assert os.pread(fd, 1, 0) == b"\7"
+    os.close(fd)

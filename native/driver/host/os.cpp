@@ -182,6 +182,17 @@ int seal_size(int fd) noexcept {
   return result(::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL));
 }
 
+int find_pages(int fd, std::uint64_t offset, std::uint64_t* begin, std::uint64_t* end) noexcept {
+  TM_CONSULT(describe);
+  off_t data = ::lseek(fd, static_cast<off_t>(offset), SEEK_DATA);
+  if (data < 0 && errno == ENXIO) data = ::lseek(fd, 0, SEEK_END);
+  const off_t hole = data < 0 ? data : ::lseek(fd, data, SEEK_HOLE);
+  if (hole < 0 && errno != ENXIO) return errno;
+  *begin = static_cast<std::uint64_t>(data);
+  *end = static_cast<std::uint64_t>(hole < 0 ? data : hole);
+  return 0;
+}
+
 int describe_file(int fd, FileFacts* facts) noexcept {
   TM_CONSULT(describe);
   struct stat file = {};

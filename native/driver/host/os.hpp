@@ -42,6 +42,8 @@ int allocate_range(int fd, std::uint64_t offset, std::uint64_t size) noexcept;
 int punch_hole(int fd, std::uint64_t offset, std::uint64_t size) noexcept;
 // Neither shrinks nor grows any more, and nobody can change that.
 int seal_size(int fd) noexcept;
+// The next pages of a file that have memory, from `offset` on; none: both are the end of the file.
+int find_pages(int fd, std::uint64_t offset, std::uint64_t* begin, std::uint64_t* end) noexcept;
 int describe_file(int fd, FileFacts* facts) noexcept;
 int duplicate(int fd, int* copy) noexcept;
 // The same file through a new open file description, which owns locks of its own.

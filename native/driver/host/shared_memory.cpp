@@ -1,7 +1,8 @@
 #include "driver/host/shared_memory.hpp"
 
 #include <cerrno>
-#include <cstring>
+#include <functional>
+#include <string_view>
 #include <utility>
 
 #include "base/align.hpp"
@@ -72,14 +73,16 @@ Status SharedMemory::create(std::uint64_t nbytes, const SharedMemoryOptions& opt
 }
 
 Status SharedMemory::create_plain(std::uint64_t nbytes, const SharedMemoryOptions& options) noexcept {
-  unseen_ = !options.readers_only && std::strcmp(options.name, SharedMemoryOptions{}.name) == 0;
+  unseen_ = !options.readers_only && !options.fresh;
+  name_hash_ = std::hash<std::string_view>{}(options.name);
   host::SpareFile spare;
-  if (unseen_ && host::take_spare_file(align_up(nbytes, os::page_size()), &spare)) {
+  if (unseen_ && host::take_spare_file(align_up(nbytes, os::page_size()), name_hash_, &spare)) {
     fd_ = spare.fd;
     address_ = spare.address;
     mapped_bytes_ = spare.mapped_bytes;
+    nbytes_ = spare.file_bytes;
     sealed_ = true;
-    return resize(nbytes);
+    return nbytes == nbytes_ ? Status() : resize(nbytes);
   }
   TM_TRY(create_file(options.name, false, nbytes));
   TM_TRY(map_plain());
@@ -201,7 +204,12 @@ void SharedMemory::release() noexcept {
 
 bool SharedMemory::keep_for_the_next() noexcept {
   if (!unseen_ || !sealed_ || fd_ < 0 || address_ == 0) return false;
-  return host::keep_spare_file({fd_, address_, mapped_bytes_, forks_});
+  return host::keep_spare_file({.fd = fd_,
+                                .address = address_,
+                                .mapped_bytes = mapped_bytes_,
+                                .file_bytes = nbytes_,
+                                .name_hash = name_hash_,
+                                .forks = forks_});
 }
 
 Status SharedMemory::reading_address(std::uint64_t* address) noexcept {
@@ -259,7 +267,7 @@ bool SharedMemory::is_valid() const noexcept {
 
 int try_shared_memory() noexcept {
   SharedMemory memory;
-  const Status made = memory.create(1, {.name = "tensormem-probe"});  // a new one, not the spare
+  const Status made = memory.create(1, {.name = "tensormem-probe", .fresh = true});
   if (made.ok()) return 0;
   return made.failure().driver_code != 0 ? made.failure().driver_code : ENOMEM;
 }

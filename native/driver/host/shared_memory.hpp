@@ -15,6 +15,7 @@ struct SharedMemoryOptions {
   const char* name = "tensormem";  // what /proc/PID/maps calls it
   bool huge_pages = false;         // 2 MiB pages or a refusal; the size is rounded up to them
   bool readers_only = false;       // nobody but this object's own mapping ever writes; the kernel sees to it
+  bool fresh = false;              // a new file, never one that was kept
 };
 
 // What may be attached, and how.
@@ -80,7 +81,8 @@ class SharedMemory {
   bool fd_reads_only_ = false;
   bool sealed_ = false;
   bool huge_ = false;
-  std::uint64_t forks_ = 0;  // when it was made
+  std::uint64_t forks_ = 0;      // when it was made
+  std::uint64_t name_hash_ = 0;  // of the name it was made with
   // Until somebody was told which file it is, nobody notices when it becomes other memory.
   std::atomic<bool> unseen_{false};
   // Made later, by whichever thread comes first. No lock, which a fork could leave locked.

@@ -158,7 +158,6 @@ attach_shared_memory = _shared_memory.attach_shared_memory
 allocate_shared_memory = _shared_memory.allocate_shared_memory
 describe_fd = _shared_memory.describe_fd
 why_no_shared_memory = _shared_memory.why_no_shared_memory
-drop_spare_shared_memory = _shared_memory.drop_spare_shared_memory
 claim_identity = _identities.claim_identity
 drop_identity = _identities.drop_identity
 live_identities = _identities.live_identities

@@ -5,9 +5,9 @@ import threading
 from libc.stdint cimport uint32_t, uint64_t
 from libcpp.utility cimport move
 
-from tensormem._core.failures cimport check
 from tensormem._core.native cimport Status
 from tensormem._core.native_pool cimport Budget as NativeBudget
+from tensormem._core.shortages cimport refuse
 from tensormem._core.sizes cimport size_of
 
 from tensormem import errors
@@ -35,7 +35,8 @@ cdef class ClaimableBudget(Budget):
             raise errors.InvalidSize(nbytes)
         with nogil:
             status = budget.claim(wanted)
-        check(move(status))
+        if not status.ok():
+            refuse(self, move(status), 0)
         with self._lock:
             self._claimed += wanted
 

@@ -36,7 +36,8 @@ cdef extern from "resource/shared_memory_maker.hpp" namespace "tensormem" nogil:
 
 
 cdef extern from "driver/host/spare_files.hpp" namespace "tensormem::host" nogil:
-    void drop_spare_files()
+    uint64_t drop_spare_files()
+    uint64_t spare_file_bytes()
 
 
 cdef class KindMemoryResource(DeviceMemoryResource):
@@ -69,7 +70,9 @@ cdef class KindMemoryResource(DeviceMemoryResource):
 cdef class SharedMemoryResource(KindMemoryResource):
     """Memory that other processes can hold: each block is a nameless file in memory, zeroed.
 
-    Files that nobody else ever saw are emptied and kept for the next of their size; `trim` closes them.
+    Making such memory is dear, so what nobody else ever saw is kept for the next block of its size and tag, up to a
+    sixteenth of the machine's memory, and zeroed when it is used again. `idle_bytes` says how much that is, for the whole
+    process, and `trim` returns it.
 
     >>> import tensormem as tm
     >>> mr = tm.mr.SharedMemoryResource()
@@ -83,10 +86,17 @@ cdef class SharedMemoryResource(KindMemoryResource):
         self.kind = "shm"
         _adopt(self, MemorySpace(), standard_shared_memory_maker())
 
+    @property
+    def idle_bytes(self):
+        """The memory that this process keeps for the next block."""
+        return spare_file_bytes()
+
     def trim(self):
-        """Close the files that are kept for the next block. They hold no memory, but each has a descriptor."""
+        """Return the memory that is kept for the next block; says how many bytes."""
+        cdef uint64_t nbytes
         with nogil:
-            drop_spare_files()
+            nbytes = drop_spare_files()
+        return nbytes
 
 
 cdef class DmaMemoryResource(KindMemoryResource):

@@ -78,10 +78,6 @@ cdef extern from "resource/shared_memory_maker.hpp" namespace "tensormem" nogil:
         const shared_ptr[NativeSharedMemory]& made()
 
 
-cdef extern from "driver/host/spare_files.hpp" namespace "tensormem::host" nogil:
-    void drop_spare_files()
-
-
 cdef NativeSharedMemory _nothing  # what one that was released has behind it
 
 
@@ -286,6 +282,7 @@ cdef DeviceBlock _block_of(DeviceMemoryResource mr, SharedMemoryMaker* maker, ui
     mr._request(&request, 1, None, 1 if alignment is None else alignment, tag)
     request.nbytes = nbytes
     request.maker = maker
+    request.zeroed = True  # new files are
     cdef DeviceBlock block = mr.take(request)
     if maker.made().get() is NULL:
         refuse_part(mr, block)
@@ -303,12 +300,6 @@ def why_no_shared_memory():
     with nogil:
         error = try_shared_memory()
     return None if error == 0 else f"the system refuses it: {os.strerror(error)} ({errno.errorcode.get(error, error)})"
-
-
-def drop_spare_shared_memory():
-    """Close the files that are kept for the next shared memory: those closed last, emptied, if nobody else ever saw them."""
-    with nogil:
-        drop_spare_files()
 
 
 def describe_fd(fd):

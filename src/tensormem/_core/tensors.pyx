@@ -1121,7 +1121,8 @@ def zeros(shape, dtype="float32", *, space=None, memory=None, mr=None, stream=No
     """
     cdef Tensor made = _make(shape, dtype, space, memory, mr, stream, alignment, tag, use, True)
     cdef Storage storage = made.storage
-    if storage.capacity == 0 or (type(storage._owner) is DeviceBlock and (<DeviceBlock>storage._owner).raw.zeroed):
+    cdef DeviceBlock block = storage.block
+    if storage.capacity == 0 or (block is not None and block.raw.zeroed):
         return made
     if stream is None and storage.host and storage.accesses is None:
         _clear(storage.address, storage.capacity)

@@ -22,6 +22,7 @@ from tensormem._core.native cimport Granularity, PhysicalOptions, Status
 from tensormem._core.native_vmm cimport MapRequest, VmmCounters
 from tensormem._core.native_vmm cimport Mapping as NativeMapping
 from tensormem._core.native_vmm cimport VirtualMemoryManager as NativeManager
+from tensormem._core.shortages cimport refuse
 from tensormem._core.sizes cimport address_of, alignment_of, size_of
 
 from tensormem import errors
@@ -432,7 +433,8 @@ cdef class VirtualMemoryManager:
         options.placement = address_of(_NO_PLACEMENT if near is None else near)
         with nogil:
             status = self.native.get().alloc_physical(nbytes, ordinal, options, &physical.native)
-        check(move(status))
+        if not status.ok():
+            refuse(self, move(status), 0)
         physical.manager = self
         return physical
 

@@ -101,7 +101,7 @@ def set_per_device_resource(device: "WhereLike | int", mr: DeviceMemoryResource)
         raise errors.InvalidArgument(f"{mr!r} serves device {mr.device_ordinal}, not {device}")
     with _lock:
         _resources[place] = mr
-    forget_destinations()
+    _forget_served()
 
 
 def get_current_device_resource(
@@ -180,7 +180,7 @@ def measure_everywhere(
     with limits.in_process(limit, space):
         with _lock:
             watched = [each for places in (_resources, _kinds) for each in _watch(places, limit, space, stacks)]
-        forget_destinations()
+        _forget_served()
         try:
             yield [tracker for *_, tracker in watched]
         finally:
@@ -188,7 +188,7 @@ def measure_everywhere(
                 for places, place, before, after, _ in watched:
                     if places.get(place) is after:
                         places[place] = before
-            forget_destinations()
+            _forget_served()
 
 
 _Places = dict[Any, DeviceMemoryResource]
@@ -228,7 +228,7 @@ def forget_driver(name: str) -> None:
     with _lock:
         for place in [place for place in _resources if place[0] == name]:
             del _resources[place]
-    forget_destinations()
+    _forget_served()
 
 
 def cells() -> tuple[ContextVar[dict[_Place, DeviceMemoryResource] | None], dict[_Place, DeviceMemoryResource]]:
@@ -264,7 +264,7 @@ def get_current_managed_resource(driver: Driver) -> DeviceMemoryResource:
 
 
 def trim() -> int:
-    """Return the memory that the pools of this process's default resources keep for reuse; says how many bytes.
+    """Return the memory that this process's default resources keep for reuse; says how many bytes.
 
     >>> import tensormem as tm
     >>> del_ = tm.zeros(1024, space="pinned").close()
@@ -272,8 +272,8 @@ def trim() -> int:
     True
     """
     with _lock:
-        pools = [mr for mr in _resources.values() if isinstance(mr, PoolMemoryResource)]
-    return sum(pool.trim() for pool in pools)
+        keepers = [*_resources.values(), *_kinds.values()]
+    return sum(mr.trim() for mr in keepers if isinstance(mr, PoolMemoryResource | SharedMemoryResource))
 
 
 def set_pinned_resource(driver: Driver, mr: DeviceMemoryResource) -> None:
@@ -281,13 +281,22 @@ def set_pinned_resource(driver: Driver, mr: DeviceMemoryResource) -> None:
     _check(mr)
     with _lock:
         _resources[driver.name, _PINNED] = mr
-    forget_destinations()
+    _forget_served()
 
 
 _LEAVES = {"shm": SharedMemoryResource, "dma": DmaMemoryResource, "pbo": PixelBufferResource}
 _kinds: dict[tuple[str, str], DeviceMemoryResource] = {}
 # Kinds under budgets, by the identities of both, which each value keeps alive.
 _charged: WeakValueDictionary[tuple[int, ...], DeviceMemoryResource] = WeakValueDictionary()
+# What serves a kind where no thread or task has resources or limits of its own; until anything of the process changes.
+_served: dict[tuple[str, str], DeviceMemoryResource] = {}
+
+
+def _forget_served() -> None:
+    """What serves the process has changed: nobody may go on with what was found before."""
+    global _served
+    _served = {}
+    forget_destinations()
 
 
 def get_kind_resource(kind: str, space: str = "main") -> DeviceMemoryResource:
@@ -300,7 +309,15 @@ def get_kind_resource(kind: str, space: str = "main") -> DeviceMemoryResource:
     >>> tm.mr.get_kind_resource("shm")
     <SharedMemoryResource on host:0>
     """
-    mr = _kind_resource(str(kind), str(space))
+    served = _served if _in_use.get() is None else {}  # whoever changes the process puts another in its place
+    found = served.get((kind, space))
+    if found is None:
+        found = served[kind, space] = _charged_kind(str(kind), str(space))
+    return found
+
+
+def _charged_kind(kind: str, space: str) -> DeviceMemoryResource:
+    mr = _kind_resource(kind, space)
     budgets = _budgets_in(space)
     if not budgets:
         return mr
@@ -343,6 +360,7 @@ def set_kind_resource(kind: str, mr: DeviceMemoryResource) -> None:
     if found != kind:
         raise errors.InvalidArgument(f"{mr!r} makes {found or 'plain'} memory, and {kind} was asked for")
     _kinds[str(kind), space_of(mr)] = mr
+    _forget_served()
 
 
 def _place(device: "WhereLike | int | None", driver: "WhereLike | None") -> _Place:

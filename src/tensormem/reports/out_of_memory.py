@@ -1,6 +1,6 @@
 """Owns: what there is to say when memory runs out: who holds what, how the free memory lies, and what would help.
 
-The maker that was asked (a resource with its stack, an elastic pool, a cache, a buffer) is asked again when the report
+The maker that was asked (a resource with its stack, an elastic pool, a cache, a buffer, a budget) is asked again when the report
 is made, so make it where the error is caught. Blocks are those that Python holds; what native callers hold (NumPy's
 arrays, PyTorch's tensors) is counted, without tags. Must not know: who catches the error.
 """
@@ -181,7 +181,10 @@ def _layer(mr: DeviceMemoryResource) -> Layer:
 
 
 def _elastic_layers(pool: object) -> Iterator[Layer]:
-    """An elastic pool, cache or buffer, and the budget that it shares."""
+    """An elastic pool, cache or buffer, and the budget that it shares; or a budget that was asked by hand."""
+    if isinstance(pool, Budget):
+        yield _budget_layer(pool)
+        return
     stats = _try(pool, "stats")
     live: int = getattr(stats, "live_bytes", 0) or getattr(stats, "used_bytes", 0)
     names = {"pages": "physical_memory_usage", "limit": "physical_limit", "addresses": "capacity"}
@@ -189,8 +192,12 @@ def _elastic_layers(pool: object) -> Iterator[Layer]:
     yield Layer(type(pool).__name__, live, 0, getattr(stats, "fragmentation", None), figures)
     budget = getattr(pool, "budget", None)
     if isinstance(budget, Budget):
-        most: int | None = budget.limit
-        yield Layer(type(budget).__name__, budget.used, 0, None, {} if most is None else {"limit": most})
+        yield _budget_layer(budget)
+
+
+def _budget_layer(budget: Budget) -> Layer:
+    most: int | None = budget.limit
+    return Layer(type(budget).__name__, budget.used, 0, None, {} if most is None else {"limit": most})
 
 
 def _try(pool: object, name: str) -> Any:
