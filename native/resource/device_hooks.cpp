@@ -102,7 +102,7 @@ using tensormem::Status;
 void* tensormem_allocate(ssize_t nbytes, int device, void* stream) {
   void* pointer = nullptr;
   Status done = DeviceHooks::instance().allocate(nbytes, device, stream, &pointer);
-  if (!done.ok()) DeviceHooks::instance().refusals().add(std::move(done));
+  if (!done.ok()) DeviceHooks::instance().refusals().add(std::move(done), device);
   return pointer;
 }
 
@@ -111,7 +111,7 @@ void* tensormem_allocate_or_throw(ssize_t nbytes, int device, void* stream) {
   Status done = DeviceHooks::instance().allocate(nbytes, device, stream, &pointer);
   if (done.ok()) return pointer;
   const tensormem::AllocationRefused refused(done.failure(), nbytes, device);
-  DeviceHooks::instance().refusals().add(std::move(done));
+  DeviceHooks::instance().refusals().add(std::move(done), device);
   throw refused;
 }
 

@@ -15,7 +15,8 @@ namespace tensormem {
 
 class Refusals {
  public:
-  void add(Status refusal) noexcept {
+  // `device` is the one that was asked; -1 where none was.
+  void add(Status refusal, std::int32_t device = -1) noexcept {
     std::shared_ptr<const Status> newest;
     try {
       newest = std::make_shared<const Status>(std::move(refusal));
@@ -24,6 +25,7 @@ class Refusals {
     }
     const std::lock_guard lock(mutex_);
     ++count_;
+    last_device_ = device;
     last_.swap(newest);
     // The older one is dropped after the lock: its cause may be an object whose end needs another lock.
   }
@@ -36,11 +38,16 @@ class Refusals {
     const std::lock_guard lock(mutex_);
     return last_;
   }
+  std::int32_t last_device() const noexcept {
+    const std::lock_guard lock(mutex_);
+    return last_device_;
+  }
 
  private:
   mutable std::mutex mutex_;
   ForkGuard fork_guard_{mutex_};
   std::uint64_t count_ = 0;
+  std::int32_t last_device_ = -1;
   std::shared_ptr<const Status> last_;
 };
 

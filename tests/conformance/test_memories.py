@@ -14,6 +14,7 @@ from support.opengl import needs_opengl
 from tensormem import errors
 from tensormem.gl import GlContext
 from tensormem.memories import Storage, TensorMemory, allocate, providers, register_memory, registry, unregister_memory
+from tensormem.memories.registry import MemoryProvider
 from tensormem.testing.memories import MemoryConformance
 
 
@@ -28,6 +29,7 @@ class TestPinnedMem(MemoryConformance):
 
 
 class TestMemOfAStack(MemoryConformance):
+    follows_limits = False  # it is named
     stack = tm.mr.StatisticsResourceAdaptor(tm.mr.PoolMemoryResource(tm.mr.HostMemoryResource()))
 
     def allocate(self, nbytes: int) -> Storage:
@@ -69,13 +71,26 @@ class TestShmThatPeersMayOnlyRead(TestShm):
         return allocate(nbytes, "shm", peers="r")
 
 
+def bracketed(nbytes: int, space: tm.LogicalMemorySpace = tm.main, **options: Any) -> Storage:
+    if nbytes < 1:
+        raise errors.InvalidSize(nbytes)
+    return Bracketed(nbytes).storage()
+
+
+def allocate_as(kind: str, provider: MemoryProvider, nbytes: int) -> Storage:
+    """As whoever registered the kind would."""
+    register_memory(kind, provider)
+    try:
+        return allocate(nbytes, kind)
+    finally:
+        unregister_memory(kind)
+
+
 class TestBracketedMemory(MemoryConformance):
     """A toy with an address only while it is mapped."""
 
     def allocate(self, nbytes: int) -> Storage:
-        if nbytes < 1:
-            raise errors.InvalidSize(nbytes)
-        return Bracketed(nbytes).storage()
+        return allocate_as("bracketed", bracketed, nbytes)
 
 
 class Pages:
@@ -109,7 +124,7 @@ def pages(nbytes: int, space: tm.LogicalMemorySpace = tm.main, **options: Any) -
 
 class TestToyMemory(MemoryConformance):
     def allocate(self, nbytes: int) -> Storage:
-        return pages(nbytes)
+        return allocate_as("pages", pages, nbytes)
 
     def live(self) -> int | None:
         return Pages.live

@@ -5,15 +5,20 @@ A maker is whatever gives a user bytes. Adding one is one entry of `MAKERS`. Mus
 
 from __future__ import annotations
 
+import ctypes
 import os
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import tensormem as tm
+from support.cupy_stand_in import stand_in_for_cupy
 from tensormem.gl import why_not as why_no_opengl
 from tensormem.memories import Storage, TensorMemory, register_memory, unregister_memory
 from tensormem.testing import simulated_gpu
@@ -50,6 +55,8 @@ class Maker:
     """Why it cannot run here."""
     has_views: bool = True
     """Whether the CPU has a view of its bytes that it knows of."""
+    has_stack: bool = True
+    """Whether its caller holds the GIL, without which nobody can look at the Python stack."""
     system_calls: bool = True
     """Whether making it asks the operating system through our driver each time."""
 
@@ -202,6 +209,56 @@ def _numpy(nbytes: int, tag: str | None = None) -> Made:
     return Made(held, held.clear, nbytes)
 
 
+def _torch(nbytes: int, tag: str | None = None) -> Made:
+    """As PyTorch calls its pluggable allocator: by name, for device 1."""
+    from tensormem.interop import torch as hook
+
+    library = ctypes.CDLL(hook.allocator_path_and_names()[0])
+    library.tensormem_allocate.restype = ctypes.c_void_p
+    library.tensormem_allocate.argtypes = [ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
+    library.tensormem_deallocate.argtypes = [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
+    hook.register(tm.mr.get_current_device_resource("cuda:1"), tag=tag)
+    pointer = library.tensormem_allocate(nbytes, 1, None)
+    refusal = hook.last_error() if pointer is None else None
+    hook.unregister(1)
+    if refusal is not None:
+        raise refusal
+    held = [pointer]
+    end = weakref.finalize(finalizable := Finalizable(held), library.tensormem_deallocate, pointer, nbytes, 1, None)
+    return Made(finalizable, end, nbytes)
+
+
+class Finalizable:
+    """Holds something, and can be watched."""
+
+    def __init__(self, held: object) -> None:
+        self.held = held
+
+
+def _cupy(nbytes: int, tag: str | None = None) -> Made:
+    from tensormem.interop.cupy import allocator
+
+    with stand_in_for_cupy(device=1):
+        pointer = allocator(tm.mr.get_current_device_resource("cuda:1"), tag=tag)(nbytes)
+    held = [pointer]
+    return Made(held, held.clear, nbytes)
+
+
+def _numba(nbytes: int, tag: str | None = None) -> Made:
+    """With Numba's own classes; a stand-in says which device a context is of."""
+    from tensormem.interop.numba import memory_manager
+
+    context = SimpleNamespace(device=SimpleNamespace(id=1))
+    manager = memory_manager(tm.mr.get_current_device_resource("cuda:1"), tag=tag)(context=context)
+    manager.initialize()
+    held = [manager.memalloc(nbytes)]
+    return Made(held, held.clear, nbytes)
+
+
+def _why_no_numba() -> str | None:
+    return None if find_spec("numba_cuda") or find_spec("numba") else "numba is not installed"
+
+
 def _tensor(nbytes: int, tag: str | None = None, **options: Any) -> Made:
     return of_tensor(tm.empty(nbytes, "uint8", tag=tag, **options))
 
@@ -244,6 +301,14 @@ MAKERS = [
     Maker("GrowableBuffer", _buffer, takes_tag=_buffer),
     Maker("ElasticMemoryResource", _elastic, takes_tag=_elastic),
     Maker("NumPy's hook", _numpy, takes_tag=_numpy, has_views=False),
+    *(
+        Maker(name, make, "gpu:1", "cuda", make, needs, has_views=False, has_stack=has_stack, system_calls=False)
+        for name, make, needs, has_stack in (
+            ("PyTorch's hook", _torch, lambda: None, False),
+            ("CuPy's hook", _cupy, lambda: None, True),
+            ("Numba's hook", _numba, _why_no_numba, True),
+        )
+    ),
     *(
         maker
         for vendor in ("cuda", "rocm")

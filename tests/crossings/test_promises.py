@@ -252,7 +252,7 @@ def test_when_any_call_of_a_gpus_driver_fails_nothing_is_lost(maker: Maker) -> N
             break
 
 
-@each()
+@each(but=lambda maker: not maker.has_stack)
 def test_a_trace_with_stacks_names_the_call_that_made_it(maker: Maker, tmp_path: Path) -> None:
     path = tmp_path / "run.tmt"
     with maker.ready():

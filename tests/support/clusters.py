@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from support.waiting import eventually as eventually
 import tensormem as tm
+from support.waiting import eventually as eventually
 
 # Long enough for a machine under load; a cluster that hangs reaches it, and then the test has failed.
 TIME_LIMIT = 100.0

@@ -5,8 +5,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from support.waiting import eventually
 import tensormem as tm
+from support.waiting import eventually
 
 _COUNTED = (
     "streams",

@@ -1,30 +1,18 @@
 """CuPy's allocator.
 
-CuPy cannot run without the CUDA runtime. So this checks the calls made, against a small stand-in that has only what
-CuPy documents: `cupy.cuda.MemoryPointer`, `UnownedMemory`, `Device` and `get_current_stream`. It proves nothing about
-CuPy itself.
+CuPy cannot run without the CUDA runtime. So this checks the calls made, against a stand-in; see there.
 """
 
 import gc
 import sys
-from types import ModuleType, SimpleNamespace
-from typing import Any
+from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
+from support.cupy_stand_in import MemoryPointer, UnownedMemory, stand_in_for_cupy
 from tensormem import Stream, drivers, errors, mr
 from tensormem.interop.cupy import allocator
-
-
-class UnownedMemory:
-    def __init__(self, ptr: int, size: int, owner: Any, device_id: int = -1) -> None:
-        self.ptr, self.size, self.device_id = ptr, size, device_id
-        self._owner = owner
-
-
-class MemoryPointer:
-    def __init__(self, mem: UnownedMemory, offset: int) -> None:
-        self.mem, self.ptr = mem, mem.ptr + offset
 
 
 class Reachable(mr.HostMemoryResource):
@@ -40,18 +28,10 @@ class ReachableLimit(mr.LimitingResourceAdaptor):
 
 
 @pytest.fixture
-def current(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """Stands for CuPy's current device and stream."""
-    now = SimpleNamespace(device=SimpleNamespace(id=0), stream=SimpleNamespace(ptr=0))
-    cupy: Any = ModuleType("cupy")
-    cupy.cuda = SimpleNamespace(
-        MemoryPointer=MemoryPointer,
-        UnownedMemory=UnownedMemory,
-        Device=lambda: now.device,
-        get_current_stream=lambda: now.stream,
-    )
-    monkeypatch.setitem(sys.modules, "cupy", cupy)
-    return now
+def current() -> Iterator[SimpleNamespace]:
+    """CuPy's current device and stream."""
+    with stand_in_for_cupy() as now:
+        yield now
 
 
 @pytest.mark.usefixtures("current")

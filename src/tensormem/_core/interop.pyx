@@ -30,6 +30,7 @@ cdef extern from "resource/refusals.hpp" namespace "tensormem" nogil:
     cdef cppclass Refusals:
         uint64_t count()
         shared_ptr[const FailedStatus] last()
+        int32_t last_device()
     cdef cppclass FailedStatus "tensormem::Status":
         const Failure& failure()
 
@@ -159,8 +160,8 @@ def device_hook_failures():
 
 
 def device_hook_last_error():
-    """Why a C function refused the last time; None if none ever did."""
-    return _error(DeviceHooks.instance().refusals().last())
+    """Why a C function refused the last time, and the device that was asked, or -1; None if none ever did."""
+    return _error(DeviceHooks.instance().refusals().last()), DeviceHooks.instance().refusals().last_device()
 
 
 def native_library():

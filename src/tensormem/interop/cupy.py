@@ -11,19 +11,21 @@ from collections.abc import Callable
 from typing import Any
 
 from tensormem import errors
-from tensormem.interop.library import check_device_accessible, load
+from tensormem.interop.library import check_device_accessible, hook_tag, load
 from tensormem.mr import DeviceMemoryResource
 
 __all__ = ["allocator"]
 
 
-def allocator(mr: DeviceMemoryResource, *, tag: str = "cupy") -> Callable[[int], Any]:
+def allocator(mr: DeviceMemoryResource, *, tag: str | None = None) -> Callable[[int], Any]:
     """What `cupy.cuda.set_allocator` takes: arrays get their memory from `mr`, on CuPy's current stream.
 
-    The memory goes back, on the stream it was allocated on, when CuPy drops it.
+    The memory goes back, on the stream it was allocated on, when CuPy drops it. Its tag is `tag`,
+    or the one in force here (`tm.tag`), or "cupy".
     """
     check_device_accessible(mr, "CuPy")
     cuda = load("cupy", "cupy-cuda13x").cuda
+    named = hook_tag(tag, "cupy")
 
     def allocate(nbytes: int) -> Any:
         device = cuda.Device().id
@@ -32,7 +34,7 @@ def allocator(mr: DeviceMemoryResource, *, tag: str = "cupy") -> Callable[[int],
         if nbytes == 0:
             return cuda.MemoryPointer(cuda.UnownedMemory(0, 0, mr, device), 0)
         stream: Any = _CurrentStream(cuda)
-        block = mr.allocate(nbytes, stream, tag=tag)
+        block = mr.allocate(nbytes, stream, tag=named)
         return cuda.MemoryPointer(cuda.UnownedMemory(block.ptr, block.nbytes, block, device), 0)
 
     return allocate

@@ -6,9 +6,10 @@ from importlib import import_module
 from typing import Any
 
 from tensormem import errors
+from tensormem._core import current_tag
 from tensormem.mr import DeviceMemoryResource
 
-__all__ = ["check_device_accessible", "load"]
+__all__ = ["check_device_accessible", "hook_tag", "load"]
 
 
 def load(name: str, install: str) -> Any:
@@ -24,6 +25,15 @@ def load(name: str, install: str) -> Any:
             raise
         text = f"this needs {name}, which is not installed; try: pip install {install}"
         raise ModuleNotFoundError(text, name=missing.name) from None
+
+
+def hook_tag(given: str | None, otherwise: str) -> str:
+    """The tag of what a library allocates through a hook: the one given, or the one in force, or the library's name.
+
+    >>> hook_tag(None, "numpy"), hook_tag("weights", "numpy")
+    ('numpy', 'weights')
+    """
+    return given if given is not None else current_tag() or otherwise
 
 
 def check_device_accessible(mr: DeviceMemoryResource, library: str) -> None:

@@ -13,21 +13,24 @@ import ctypes
 from typing import Any, ClassVar
 
 from tensormem import errors
-from tensormem.interop.library import check_device_accessible, load
+from tensormem.interop.library import check_device_accessible, hook_tag, load
 from tensormem.mr import DeviceBlock, DeviceMemoryResource
 
 __all__ = ["memory_manager"]
 
 
-def memory_manager(mr: DeviceMemoryResource, *, tag: str = "numba") -> type[Any]:
+def memory_manager(mr: DeviceMemoryResource, *, tag: str | None = None) -> type[Any]:
     """A class for `numba.cuda.set_memory_manager`: device arrays get their memory from `mr`.
 
     Numba makes one manager per CUDA context from it. Pinned and mapped host memory stay Numba's own.
+    The tag of what it allocates is `tag`, or the one in force here (`tm.tag`), or "numba".
     """
     check_device_accessible(mr, "Numba")
     cuda = load("numba.cuda", "numba-cuda")
     bases = _FromResource, cuda.GetIpcHandleMixin, cuda.HostOnlyCUDAMemoryManager
-    return type("ResourceMemoryManager", bases, {"mr": mr, "tag": tag, "__doc__": f"Allocates from {mr!r}."})
+    return type(
+        "ResourceMemoryManager", bases, {"mr": mr, "tag": hook_tag(tag, "numba"), "__doc__": f"Allocates from {mr!r}."}
+    )
 
 
 class _FromResource:

@@ -33,8 +33,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tensormem import errors
-from tensormem._core import NumpyAllocator, check_numpy_table, current_tag, note_shortage
+from tensormem._core import NumpyAllocator, check_numpy_table, note_shortage
 from tensormem.dtypes import DType
+from tensormem.interop.library import hook_tag
 from tensormem.mr import DeviceBlock, DeviceMemoryResource
 
 __all__ = ["as_array", "use"]
@@ -51,8 +52,7 @@ def use(mr: DeviceMemoryResource, *, tag: str | None = None) -> AbstractContextM
         raise errors.InvalidArgument(f"NumPy takes a memory resource, not {type(mr).__name__}")
     if not mr.is_host_accessible:
         raise errors.InvalidArgument(f"NumPy works on the CPU, which cannot touch the memory of {mr!r}")
-    named = tag if tag is not None else current_tag() or "numpy"
-    return _installed(NumpyAllocator(mr, named), _function_table())
+    return _installed(NumpyAllocator(mr, hook_tag(tag, "numpy")), _function_table())
 
 
 @contextmanager

@@ -31,10 +31,11 @@ from tensormem._core import (
     device_hook_failures,
     device_hook_last_error,
     native_library,
+    note_shortage,
     set_device_hook,
 )
 from tensormem.drivers import GPUS, resolve
-from tensormem.interop.library import check_device_accessible, load
+from tensormem.interop.library import check_device_accessible, hook_tag, load
 from tensormem.mr import DeviceMemoryResource
 from tensormem.tensor import Tensor, from_dlpack
 
@@ -58,8 +59,11 @@ _ALLOCATE = "tensormem_allocate_or_throw"  # torch takes a null pointer for memo
 _DEALLOCATE = "tensormem_deallocate"
 _RECORD_STREAM = "tensormem_record_stream"
 
+# What serves a device, and the tag of its blocks.
+_registered: dict[int, tuple[DeviceMemoryResource, str]] = {}
 
-def make_allocator(mr: DeviceMemoryResource, device: "WhereLike | int | None" = None, *, tag: str = "torch") -> Any:
+
+def make_allocator(mr: DeviceMemoryResource, device: "WhereLike | int | None" = None, *, tag: str | None = None) -> Any:
     """Register `mr` and give the `torch.cuda.memory.CUDAPluggableAllocator` that allocates from it.
 
     Give it to `torch.cuda.memory.change_current_allocator` before torch allocates anything, or to `torch.cuda.MemPool`.
@@ -86,16 +90,24 @@ def allocator_path_and_names() -> tuple[str, str, str]:
     return native_library(), _ALLOCATE, _DEALLOCATE
 
 
-def register(mr: DeviceMemoryResource, device: "WhereLike | int | None" = None, *, tag: str = "torch") -> None:
-    """From now on the exported functions allocate for `device` (the resource's own unless told) from `mr`."""
+def register(mr: DeviceMemoryResource, device: "WhereLike | int | None" = None, *, tag: str | None = None) -> None:
+    """From now on the exported functions allocate for `device` (the resource's own unless told) from `mr`.
+
+    The tag of what they allocate is `tag`, or the one in force here (`tm.tag`), or "torch".
+    """
     if not isinstance(mr, DeviceMemoryResource):
         raise errors.InvalidArgument(f"a memory resource is registered, not {type(mr).__name__}")
-    set_device_hook(mr.device_ordinal if device is None else _number(device), mr, tag)
+    number = mr.device_ordinal if device is None else _number(device)
+    named = hook_tag(tag, "torch")
+    set_device_hook(number, mr, named)
+    _registered[number] = mr, named
 
 
 def unregister(device: "WhereLike | int") -> None:
     """The exported functions refuse to allocate for `device` from now on; what is out can still be given back."""
-    set_device_hook(_number(device), None, "")
+    number = _number(device)
+    set_device_hook(number, None, "")
+    _registered.pop(number, None)
 
 
 def _number(device: "WhereLike | int") -> int:
@@ -114,8 +126,11 @@ def failures() -> int:
 
 
 def last_error() -> errors.TensormemError | None:
-    """Why a function refused the last time; None if none ever did."""
-    return device_hook_last_error()
+    """Why a function refused the last time; None if none ever did. A shortage has its report."""
+    error, device = device_hook_last_error()
+    if error is not None and device in _registered:
+        note_shortage(error, *_registered[device])
+    return error
 
 
 def from_torch(tensor: Any) -> Tensor:

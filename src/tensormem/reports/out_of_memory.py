@@ -1,8 +1,8 @@
 """Owns: what there is to say when memory runs out: who holds what, how the free memory lies, and what would help.
 
-The maker that was asked (a resource with its stack, an elastic pool, a cache, a buffer, a budget) is asked again when the report
-is made, so make it where the error is caught. Blocks are those that Python holds; what native callers hold (NumPy's
-arrays, PyTorch's tensors) is counted, without tags. Must not know: who catches the error.
+The maker that was asked (a resource with its stack, an elastic pool, a cache, a buffer, a budget) is asked again when
+the report is made, so make it where the error is caught. Blocks are those that Python holds; what native callers hold
+(NumPy's arrays, PyTorch's tensors) is counted, without tags. Must not know: who catches the error.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Joining it costs a class of a few lines:
 
     class TestMyMemory(MemoryConformance):
         def allocate(self, nbytes):
-            return my_provider(nbytes)
+            return tm.memories.allocate(nbytes, "mine")
 
 Must not know: any particular kind.
 """
@@ -13,22 +13,28 @@ import copy
 import gc
 import pickle
 from itertools import pairwise, product
+from pathlib import Path
 
 import pytest
 
-from tensormem import errors
+from tensormem import errors, trace
 from tensormem.memories import Storage, TensorMemory
+from tensormem.mr import limit, tag
 from tensormem.tensor import Tensor, from_dlpack
+from tensormem.testing.applicability import Suite, needs
 
 __all__ = ["MemoryConformance"]
 
 
-class MemoryConformance:
+class MemoryConformance(Suite):
     """What every kind of memory that the CPU can map promises. Subclass it, and say in `allocate` how one is made."""
 
     def allocate(self, nbytes: int) -> Storage:
         """A fresh storage of `nbytes`."""
         raise NotImplementedError("say how to make the storage")
+
+    follows_limits: bool = True
+    """Whether limits in force charge it, as they charge whatever is made without a named resource."""
 
     def live(self) -> int | None:
         """How many storages of the kind are out, if it can tell; the suite then looks for leaks."""
@@ -67,6 +73,32 @@ class MemoryConformance:
         assert from_dlpack(tensor).aliases(tensor)
         for again in (tensor.clone(), copy.deepcopy(tensor), pickle.loads(pickle.dumps(tensor, 5))):
             assert again.tolist() == tensor.tolist() and not again.aliases(tensor)
+
+    @needs("follows_limits")
+    def test_a_limit_in_force_counts_it_and_gets_all_of_it_back(self) -> None:
+        with limit("64MiB") as counted:
+            storage = self.allocate(4096)
+        assert counted.used >= 4096
+        storage.close()
+        assert counted.used == 0
+
+    @needs("follows_limits")
+    def test_what_does_not_fit_is_refused_with_a_report_that_names_the_tag(self) -> None:
+        with limit(1000) as counted, tag("activations"), pytest.raises(errors.OutOfBudget) as caught:
+            self.allocate(4096)
+        report = caught.value.report()
+        assert report.requested >= 4096 and report.tag == "activations" and report.hints
+        assert counted.used == 0
+
+    def test_a_trace_has_it_once_with_its_tag_and_space(self, tmp_path: Path) -> None:
+        with trace(tmp_path / "run.tmt"), tag("crossing"):
+            storage = self.allocate(4096)
+            space = str(storage.space)
+            storage.close()
+        with trace.open(tmp_path / "run.tmt") as recorded:
+            lives = [life for life in recorded.blocks() if life.tag == "crossing"]
+        assert [life.space for life in lives] == [space] and lives[0].nbytes >= 4096
+        assert lives[0].end_ns is not None
 
     def test_closing_waits_for_exports_and_refuses_use_afterwards(self) -> None:
         storage = self.allocate(16)

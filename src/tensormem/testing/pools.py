@@ -10,10 +10,12 @@ Must not know: any particular device; bytes are read and written by the driver's
 import ctypes
 import gc
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tensormem import errors
+from tensormem import errors, trace
+from tensormem.mr import limit, tag
 from tensormem.pools import MemoryStats, PhysicalLimit, PoolBlock, VirtualMemoryPool
 from tensormem.streams import Stream, default_stream
 from tensormem.testing.resources import Gate
@@ -35,6 +37,33 @@ class PoolConformance:
             yield pool
             pool.reap_pending()
             assert pool._is_valid()
+
+    # --- What every maker of memory keeps ---
+
+    def test_a_limit_in_force_counts_its_pages_and_gets_all_of_them_back(self) -> None:
+        with limit(64 * _PAGE) as counted, VirtualMemoryPool(64 * _PAGE, _PAGE, self.device) as pool:
+            pool.allocate(0, _PAGE)
+            assert counted.used == pool.physical_memory_usage == _PAGE
+        assert counted.used == 0
+
+    def test_what_does_not_fit_is_refused_with_a_report_that_names_the_tag(self) -> None:
+        with limit(_PAGE - 1), VirtualMemoryPool(64 * _PAGE, _PAGE, self.device) as pool:
+            with tag("activations"), pytest.raises(errors.OutOfBudget) as caught:
+                pool.allocate(size=_PAGE)
+            report = caught.value.report()
+            assert report.tag == "activations" and report.layers and report.hints
+            assert pool.physical_memory_usage == 0
+
+    def test_a_trace_has_its_blocks_once_and_ends_them_when_it_closes(self, tmp_path: Path) -> None:
+        with (
+            trace(tmp_path / "run.tmt"),
+            VirtualMemoryPool(64 * _PAGE, _PAGE, self.device) as pool,
+            tag("crossing"),
+        ):
+            pool.allocate(size=1000)
+        with trace.open(tmp_path / "run.tmt") as recorded:
+            lives = [life for life in recorded.blocks() if life.tag == "crossing" and life.nbytes == 1000]
+        assert len(lives) == 1 and lives[0].end_ns is not None
 
     # --- Places named by the caller ---
 
