@@ -263,6 +263,11 @@ def _tensor(nbytes: int, tag: str | None = None, **options: Any) -> Made:
     return of_tensor(tm.empty(nbytes, "uint8", tag=tag, **options))
 
 
+def of_dma(nbytes: int, tag: str | None = None) -> Made:
+    """A DMA-BUF: crossed in the virtual machine, which has such memory (tests/vm/guest/test_promises.py)."""
+    return _tensor(nbytes, tag, memory="dma")
+
+
 def _far(vendor: str, space: str) -> Callable[[int], Made]:
     return lambda nbytes: _tensor(nbytes, space=space)
 
