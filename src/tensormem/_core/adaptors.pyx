@@ -3,6 +3,7 @@
 
 Each wraps an `upstream_mr`, owns a share of it, and forwards what it does not change.
 """
+cimport cython
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libcpp cimport bool as cbool
@@ -114,6 +115,8 @@ cdef class LimitingResourceAdaptor(DeviceMemoryResource):
                 f"{format_size(self.allocation_limit)} used")
 
 
+# Not cleared by the collector: its end needs the adaptor.
+@cython.no_gc_clear
 cdef class BudgetReservation:
     """A part of a budget, kept for several allocations. What is not used goes back on `close`.
 

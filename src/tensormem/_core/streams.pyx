@@ -5,6 +5,7 @@ Must not know: resources, tensors. Waiting always releases the GIL.
 """
 import weakref
 
+cimport cython
 from cpython.exc cimport PyErr_SetObject, PyErr_WriteUnraisable
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from libc.stdint cimport int32_t, uint64_t
@@ -83,6 +84,8 @@ cdef bint _take_one_another(Driver one, Driver other, StreamNumber number):
     return one is other or (number != 0 and share_streams(one.native[0], other.native[0]))
 
 
+# Not cleared by the collector: its end needs the driver.
+@cython.no_gc_clear
 cdef class Stream:
     """An ordered queue of work on a device.
 
@@ -255,6 +258,7 @@ cdef class Stream:
         return self.driver.native
 
 
+@cython.no_gc_clear
 cdef class Event:
     """A point in a stream.
 
