@@ -1134,6 +1134,16 @@ def register_vendor(numbers: int, explain: Callable[[int, str], tuple[str, str, 
     _vendors[numbers] = explain
 
 
+def from_system(call: str, error: OSError) -> TensormemError:
+    """The error for a system call that Python made and the operating system refused.
+
+    >>> from_system("dup", OSError(24, "Too many open files")).driver_code
+    24
+    """
+    code = error.errno or 0
+    return from_failure("DriverError", call, code, (code, 0, 0, 0))
+
+
 def from_failure(class_name: str, what: str, driver_code: int, facts: tuple[int, ...]) -> TensormemError:
     """The exception for a native failure. Facts beyond those of the class are dropped; native code always sends four.
 

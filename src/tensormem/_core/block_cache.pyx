@@ -5,6 +5,7 @@ Must not know: drivers by name and what reports look like; `tensormem.pools` doe
 """
 import array
 import operator
+from itertools import islice
 
 cimport cython
 from cpython cimport array as arrays
@@ -42,6 +43,8 @@ from tensormem.units import format_size
 
 cdef uint64_t _UNLIMITED = 0x7FFFFFFFFFFFFFFF
 cdef arrays.array _IDS = array.array("q")
+# What is no buffer is copied first, and an iterable may have no end.
+cdef Py_ssize_t _MOST_COPIED = 1 << 24
 cdef arrays.array _ADDRESSES = array.array("Q")
 
 
@@ -82,11 +85,13 @@ cdef _Batch _batch(object ids):
     if PyObject_CheckBuffer(ids) and batch._look(ids):
         return batch
     try:
-        copied = array.array("q", list(ids))
+        copied = array.array("q", islice(ids, _MOST_COPIED + 1))
     except (TypeError, OverflowError):
         raise errors.InvalidArgument(
             f"ids of blocks are a sequence or a buffer of 64-bit integers, not {type(ids).__name__}"
         ) from None
+    if len(copied) > _MOST_COPIED:
+        raise errors.InvalidArgument(f"at most {_MOST_COPIED:,} ids at once come from {type(ids).__name__}; give a buffer")
     batch = _Batch.__new__(_Batch)
     batch._look(copied)
     return batch

@@ -730,7 +730,10 @@ class tag:
         return self
 
     def __exit__(self, *exc_info):
-        _current_tag.set(_current_tag.get()[1])
+        around = _current_tag.get()[1]
+        if around is None:
+            raise errors.InvalidArgument("this tag is not in force here: it ends in the thread or task where it began")
+        _current_tag.set(around)
         report_tag(False, self._id)
 
     def __reduce__(self):

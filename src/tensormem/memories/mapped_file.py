@@ -53,7 +53,10 @@ def map_file(path: str | os.PathLike[str], mode: str = "r") -> Storage:
     with open(path, "r+b" if kind is FileMode.SHARED else "rb") as file:
         if os.fstat(file.fileno()).st_size == 0:
             raise errors.InvalidSize(0, what=f"{os.fspath(path)} is empty, and nothing cannot be mapped")
-        mapped = mmap.mmap(file.fileno(), 0, access=_ACCESS[kind])
+        try:
+            mapped = mmap.mmap(file.fileno(), 0, access=_ACCESS[kind])
+        except OSError as error:
+            raise errors.from_system("mmap", error) from None
     # The buffer keeps the mapping; when the storage lets go of it, the mapping goes too.
     owner, address, nbytes, readonly, *_ = take_buffer(mapped)
     return Storage(

@@ -58,7 +58,10 @@ class Channel:
     @classmethod
     def pair(cls) -> tuple[Self, Self]:
         """Both ends of a new channel."""
-        first, second = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            first, second = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        except OSError as error:
+            raise errors.from_system("socketpair", error) from None
         return cls(first), cls(second)
 
     @staticmethod

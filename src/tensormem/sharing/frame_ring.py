@@ -19,6 +19,7 @@ from tensormem.dtypes import DType
 from tensormem.images import ImageLayout, PixelFormat
 from tensormem.images.description import DESCRIPTION_BYTES
 from tensormem.memories import TensorMemory
+from tensormem.memories.descriptors import duplicate
 from tensormem.sharing.frame import Frame, WritableFrame
 from tensormem.sharing.ways import ReadMode, WhenFull
 from tensormem.tensor import from_fd
@@ -152,7 +153,7 @@ class FrameRing:
         self._reader: RingReader | None = None
         self._mode = ReadMode(self._file.mode)
         readable = from_fd(frames_fd, "uint8", self.nbytes, readonly=True, tag=tag)
-        self._frames_fd = os.dup(frames_fd)
+        self._frames_fd = duplicate(frames_fd)
         self._readable: Tensor | None = readable  # last: with it, the ring is open
 
     # ---- What it is ----
@@ -290,10 +291,10 @@ class FrameRing:
         assert self._readable is not None
         # A DMA-BUF has no descriptor that may only be read: there, a reader is held to it by its own mapping alone.
         enforced = (readonly or self._readonly) and self._readable.memory == TensorMemory.SHM
-        frames = self._readable.clone_fd(readonly=True) if enforced else os.dup(self._frames_fd)
+        frames = self._readable.clone_fd(readonly=True) if enforced else duplicate(self._frames_fd)
         try:
-            return [os.dup(self._file.fd), frames]
-        except OSError:
+            return [duplicate(self._file.fd), frames]
+        except errors.TensormemError:
             os.close(frames)
             raise
 

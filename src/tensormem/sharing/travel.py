@@ -12,6 +12,7 @@ from multiprocessing import context, util
 from multiprocessing.reduction import DupFd, ForkingPickler
 from typing import Any, Protocol
 
+from tensormem.memories.descriptors import duplicate
 from tensormem.sharing.channel import Channel
 from tensormem.sharing.frame_ring import FrameRing
 
@@ -55,7 +56,7 @@ def _rebuild_channel(descriptor: _Detachable, uids: frozenset[int]) -> Channel:
 
 
 def _reduce_channel(channel: Channel) -> tuple[Callable[..., Channel], tuple[Any, ...]]:
-    return _rebuild_channel, (*_carry([os.dup(channel.fileno())]), channel.uids)
+    return _rebuild_channel, (*_carry([duplicate(channel.fileno())]), channel.uids)
 
 
 def install() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tensormem.errors import TraceError
+from tensormem.errors import TraceError, UseAfterRelease
 from tensormem.trace.definitions import Names
 from tensormem.trace.events import Event, EventKind
 from tensormem.trace.format import (
@@ -51,6 +51,7 @@ class TraceFile:
             file.seek(0)
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size > _SMALL else None
             self._data = memoryview(file.read() if self._map is None else self._map)
+        self._closed = False
         self._lost: int | None = None
         try:
             self.header = parse_header(self._data, self.source)
@@ -67,6 +68,7 @@ class TraceFile:
 
     def close(self) -> None:
         """Let go of the file. Twice is once."""
+        self._closed = True
         self._data.release()
         if self._map is not None:
             self._map.close()
@@ -170,6 +172,8 @@ class TraceFile:
             return None
 
     def _checked(self, chunk: Chunk) -> Chunk:
+        if self._closed:
+            raise UseAfterRelease(0, what="the trace was closed")
         # The index says where a chunk is; what it holds is looked at when it is needed.
         if chunk.nbytes != _UNSEEN:
             return chunk

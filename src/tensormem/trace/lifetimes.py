@@ -65,6 +65,8 @@ def check_lifetimes(lifetimes: Iterable[Lifetime], source: str = "") -> None:
 
 
 def _mistake(lifetime: Lifetime) -> str | None:
+    if not isinstance(lifetime, Lifetime):
+        return f"a lifetime is (id, lower, upper, size), not {type(lifetime).__name__}"
     _, lower, upper, size = lifetime
     if not -_LIMIT <= lower < upper <= _LIMIT:
         return f"it lives from {lower} up to {upper}: the first has to be before the second"
@@ -80,7 +82,11 @@ def peak_load(lifetimes: Iterable[Lifetime]) -> int:
     30
     """
     steps: dict[int, int] = {}
-    for _, lower, upper, size in lifetimes:
+    for line, lifetime in enumerate(lifetimes, 2):
+        wrong = _mistake(lifetime)
+        if wrong is not None:
+            raise InvalidLifetimes("", line, what=wrong)
+        _, lower, upper, size = lifetime
         steps[lower] = steps.get(lower, 0) + size
         steps[upper] = steps.get(upper, 0) - size
     peak = load = 0

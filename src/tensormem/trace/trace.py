@@ -148,6 +148,8 @@ class Trace:
 
     def blocks(self, *, resource: int | None = None) -> Iterator[BlockLife]:
         """Every block that the program asked for, or all that one resource handed out; first those that ended."""
+        if resource is not None and not isinstance(resource, int):
+            raise InvalidArgument(f"a trace has a number for each resource, not {type(resource).__name__}")
         if isinstance(self._store, TraceFile) and columns.available():
             found = lives_by_column(columns.Columns(self._store, *self._bounds), self.names, resource)
             if found is not None:
