@@ -56,6 +56,7 @@ In brackets: the builtin that each one also is, so that `except MemoryError` wor
     |-- SharingError                        memory could not go to another process, or come from one
     |   |-- ChannelClosed (EOFError)
     |   |-- ChannelRefused (PermissionError)
+    |   |-- UnsafeDirectory (PermissionError)   another user could reach the sockets in it
     |   |-- MalformedMessage (ValueError)
     |   |-- VersionSkew (ValueError)
     |   |-- WorkerDied (ConnectionError)
@@ -873,6 +874,22 @@ class ChannelRefused(SharingError, PermissionError):
         self.uid = uid
 
 
+class UnsafeDirectory(SharingError, PermissionError):
+    """The directory `path` cannot have sockets of this user in it, because of `reason`.
+
+    >>> UnsafeDirectory("/tmp/tensormem-0", "it belongs to user 7, not to 0").path
+    '/tmp/tensormem-0'
+    """
+
+    __match_args__ = ("path", "reason")
+    _says = "the directory {path} is not safe for sockets: {reason}"
+    _hint = "Remove it, or make it a directory of this user with mode 0700"
+
+    def __init__(self, path: str, reason: str, *, what: str = "") -> None:
+        self._keep(what, path, reason)
+        self.path, self.reason = path, reason
+
+
 class MalformedMessage(SharingError, ValueError):
     """A message that cannot be believed; `position` is the byte at which that showed. Nothing of it was kept.
 
@@ -1135,12 +1152,19 @@ def register_vendor(numbers: int, explain: Callable[[int, str], tuple[str, str, 
 
 
 def from_system(call: str, error: OSError) -> TensormemError:
-    """The error for a system call that Python made and the operating system refused.
+    """The error for a system call that Python made and the operating system refused; one of ours stays what it is.
 
     >>> from_system("dup", OSError(24, "Too many open files")).driver_code
     24
     """
+    if isinstance(error, TensormemError):
+        return error
     code = error.errno or 0
+    if code == errno.EMFILE:
+        import resource
+
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        call += f" (this process may have {most} descriptors, RLIMIT_NOFILE, and has them all)"
     return from_failure("DriverError", call, code, (code, 0, 0, 0))
 
 

@@ -22,7 +22,7 @@ from tensormem.cli import clusters
 from tensormem.cli.files import Refusal
 from tensormem.distributed import Declaration, Node, WorkerStats, cluster_stats, write_clocks
 from tensormem.distributed import dask as tm_dask
-from tensormem.distributed.presence import members
+from tensormem.distributed.worker_discovery import members
 from tensormem.top.screen import ClusterApp
 from tensormem.trace import merge
 from tensormem.trace import open as open_trace

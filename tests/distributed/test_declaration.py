@@ -18,8 +18,9 @@ from support.waiting import eventually
 from tensormem import errors
 from tensormem.distributed import ClusterStats, Declaration, Node, NodeBudget, WorkerStack, WorkerStats, installed
 from tensormem.distributed.looking import node_rows
-from tensormem.distributed.presence import Presence, ask, entry, members
+from tensormem.distributed.node_entry import entry
 from tensormem.distributed.process_stack import install, uninstall
+from tensormem.distributed.worker_discovery import Presence, ask, members
 
 MIB = 1 << 20
 NODE = Node.here("test", f"node-of-{os.getpid()}")
@@ -138,7 +139,7 @@ def test_another_budget_for_the_same_node_is_refused_and_names_who_was_first() -
 
 def test_who_is_killed_at_the_entry_lets_the_next_one_in() -> None:
     code = (
-        "import sys\nfrom tensormem.distributed.presence import entry\n"
+        "import sys\nfrom tensormem.distributed.node_entry import entry\n"
         f"with entry({NODE.key!r}):\n    print('inside', flush=True)\n    sys.stdin.readline()\n"
     )
     with subprocess.Popen(

@@ -24,7 +24,7 @@ from tensormem.cli.clusters import cluster_of
 from tensormem.cli.files import Refusal
 from tensormem.distributed import ClusterStats, Declaration, Node, cluster_stats
 from tensormem.distributed import ray as tm_ray
-from tensormem.distributed.presence import members
+from tensormem.distributed.worker_discovery import members
 from tensormem.top.screen import ClusterApp
 
 ray: Any = pytest.importorskip("ray")

@@ -19,7 +19,8 @@ from tensormem.distributed import handover_messages as messages
 from tensormem.distributed.delivery import Delivery, take
 from tensormem.distributed.handover import HandOverServer
 from tensormem.distributed.handover_messages import can_hand_over
-from tensormem.sharing import unix_sockets
+from tensormem.sockets.connection import Connection
+from tensormem.sockets.deadline import Deadline
 
 
 @pytest.fixture(autouse=True)
@@ -227,9 +228,9 @@ def test_memory_without_a_descriptor_is_refused_in_words() -> None:
 
 
 def talk(server: HandOverServer, message: bytes, descriptors: list[int]) -> bytes:
-    with unix_sockets.connect(server.address, 10) as connection:
-        unix_sockets.send(connection, message, descriptors, 10)
-        return unix_sockets.receive(connection, 4096, 10)[0]
+    with Connection.to(server.address, Deadline(30)) as connection:
+        connection.send(message, descriptors, Deadline(30))
+        return connection.receive(4096, Deadline(30))[0]
 
 
 def test_another_version_is_told_ours_and_its_descriptors_are_closed() -> None:

@@ -13,7 +13,7 @@ from tensormem.cli.exit_codes import ExitCode
 from tensormem.cli.files import Refusal, check_free, reading
 from tensormem.cli.options import screen_options
 from tensormem.cli.screen import screen
-from tensormem.top.places import is_usable
+from tensormem.top.directories import is_usable
 
 _VERSION = 1
 

@@ -5,6 +5,7 @@ Must not know: engines, resources.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,8 +13,9 @@ from typing import Any
 
 from tensormem.distributed.cluster_node import Node
 from tensormem.distributed.declaration import Declaration
-from tensormem.distributed.presence import Member, Presence, entry, members
-from tensormem.errors import DistributedError, InvalidArgument, SetUpConflict
+from tensormem.distributed.node_entry import entry
+from tensormem.distributed.worker_discovery import Member, Presence, members
+from tensormem.errors import DistributedError, DriverError, InvalidArgument, SetUpConflict
 from tensormem.pools import Participant, SharedBudget
 from tensormem.units import format_size
 
@@ -58,10 +60,12 @@ class NodeBudget:
             fd = -1 if self.shared is None else self.shared.fd
             try:
                 self._presence = Presence(node.key, fd, limit, answer)
-            except OSError as error:
+            except BaseException as error:
                 if self.shared is not None:
                     self.shared.close()
-                raise SetUpConflict(f"this process is a member of node {node} already") from error
+                if isinstance(error, DriverError) and error.code == errno.EADDRINUSE:
+                    raise SetUpConflict(f"this process is a member of node {node} already") from error
+                raise
 
     def close(self) -> None:
         """Leave the node. `TenantInUse` while something of the budget is used."""

@@ -45,7 +45,9 @@ class Node(NamedTuple):
     @property
     def key(self) -> str:
         """A short text that is the same in all processes of the node, and in no other's."""
-        text = "\0".join((self.boot, str(os.geteuid()), self.engine, self.id))
+        # Processes that do not see each other's numbers cannot join each other.
+        numbers = os.stat("/proc/self/ns/pid").st_ino
+        text = "\0".join((self.boot, str(numbers), str(os.geteuid()), self.engine, self.id))
         return blake2b(text.encode(), digest_size=12).hexdigest()
 
     @property

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import socket
 import threading
 from types import TracebackType
 from typing import Self
@@ -15,7 +14,8 @@ from typing import Self
 from tensormem import errors
 from tensormem._core import Tensor
 from tensormem.distributed.handover_messages import BRING, TAKE, Request, ask, connect, describe, rebuild
-from tensormem.sharing.unix_sockets import close_all
+from tensormem.sockets.connection import Connection
+from tensormem.sockets.descriptors import close_all
 
 __all__ = ["Delivery", "take"]
 
@@ -29,7 +29,7 @@ def take(address: str, token: str, count: int) -> list[Tensor]:
         return [_taken(connection, Request(TAKE, token, index)) for index in range(count)]
 
 
-def _taken(connection: socket.socket, request: Request) -> Tensor:
+def _taken(connection: Connection, request: Request) -> Tensor:
     message, descriptors = ask(connection, request, [])
     try:
         return rebuild(message, descriptors)
@@ -52,7 +52,7 @@ class Delivery:
         self.address = address
         self.brought = 0
         self._lock = threading.Lock()
-        self._connection: socket.socket | None = None
+        self._connection: Connection | None = None
         self._refused = False
 
     def bring(self, tensor: Tensor) -> str | None:
@@ -74,7 +74,7 @@ class Delivery:
             return token
 
     @staticmethod
-    def _send(connection: socket.socket, token: str, tensor: Tensor) -> None:
+    def _send(connection: Connection, token: str, tensor: Tensor) -> None:
         described, fd = describe(tensor)
         try:
             ask(connection, Request(BRING, token, rest=described), [fd])

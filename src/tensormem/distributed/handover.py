@@ -7,11 +7,8 @@ engines.
 
 from __future__ import annotations
 
-import errno
 import os
 import secrets
-import select
-import selectors
 import socket
 import threading
 import weakref
@@ -21,23 +18,31 @@ from typing import Self
 from tensormem import errors
 from tensormem._core import Tensor
 from tensormem.distributed import handover_messages as messages
-from tensormem.sharing import unix_sockets
+from tensormem.sockets.directory import own_directory, remove_deserted
+from tensormem.sockets.listener import Listener
+from tensormem.sockets.packets import PacketClient
+from tensormem.sockets.server import Server
 
 __all__ = ["HandOverServer", "new_address"]
 
-_NO_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-_BREATH = 100  # milliseconds; whoever connects stays in the queue meanwhile
+_MOST_CLIENTS = 1024
 
 _open_servers: weakref.WeakSet[HandOverServer] = weakref.WeakSet()
 
 
 def new_address() -> str:
-    """An address that no other server has; there is no file behind it.
+    """An address that no other server has, in the directory of this user; without a file where there is none.
 
-    >>> new_address()[0], len(new_address())
-    ('@', 43)
+    >>> new_address() == new_address()
+    False
     """
-    return f"@tensormem-{secrets.token_hex(16)}"
+    name = f"handover-{secrets.token_hex(16)}"
+    try:
+        directory = own_directory()
+        remove_deserted(directory)
+    except (errors.SharingError, errors.DriverError):
+        return f"@tensormem-{name}"
+    return f"{directory}/{name}"
 
 
 class HandOverServer:
@@ -55,22 +60,20 @@ class HandOverServer:
         self.address = new_address() if address is None else address
         self._lock = threading.Lock()
         self._offered: dict[str, list[Tensor]] = {}
-        self._brought: dict[str, tuple[socket.socket, Tensor]] = {}
-        self._uids = unix_sockets.allowed_uids(None)
-        self._listener, _ = unix_sockets.listen(self.address)
-        self._stop = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._listener, selectors.EVENT_READ)
-        self._selector.register(self._stop, selectors.EVENT_READ)
-        self._closed = False
-        self._thread = threading.Thread(target=self._run, name="tensormem-handover", daemon=True)
-        self._thread.start()
+        self._brought: dict[str, tuple[PacketClient, Tensor]] = {}
+
+        def meet(connection: socket.socket, now: float) -> PacketClient:
+            return PacketClient(connection, messages.MOST_BYTES, self._serve)
+
+        self._server = Server(
+            Listener(self.address), meet, name="tensormem-handover", most_clients=_MOST_CLIENTS, gone=self._let_go
+        )
         _open_servers.add(self)
 
     @property
     def is_running(self) -> bool:
         """Whether it serves; a server stays with the process that made it."""
-        return not self._closed and self._thread.is_alive()
+        return not self._server.closed
 
     def offer(self, token: str, tensors: list[Tensor]) -> None:
         """Let whoever knows the token take these tensors, as often as they like, until `withdraw`."""
@@ -98,115 +101,57 @@ class HandOverServer:
         with self._lock:
             return len(self._brought)
 
-    def _run(self) -> None:
-        while True:
-            for key, _ in self._selector.select():
-                if key.fileobj == self._stop:
-                    return
-                if key.fileobj is self._listener:
-                    self._accept()
-                elif isinstance(key.fileobj, socket.socket) and not self._serve(key.fileobj):
-                    self._let_go(key.fileobj)
+    # --- In the thread ---
 
-    def _accept(self) -> None:
-        try:
-            connection, _ = self._listener.accept()
-        except OSError as error:  # it went again, or this process can have no more descriptors now
-            if error.errno in _NO_ROOM:
-                waiting = select.poll()
-                waiting.register(self._stop, select.POLLIN)
-                waiting.poll(_BREATH)
-            return
-        try:
-            unix_sockets.check_peer(connection, self._uids)
-            connection.setblocking(False)
-            self._selector.register(connection, selectors.EVENT_READ)
-        except (OSError, errors.TensormemError):
-            connection.close()
-
-    def _serve(self, connection: socket.socket) -> bool:
+    def _serve(self, client: PacketClient, message: bytes, descriptors: list[int]) -> bool:
         """Answer one request; whether the connection goes on."""
-        try:
-            message, descriptors = unix_sockets.receive(connection, messages.MOST_BYTES, 0)
-        except (errors.TensormemError, OSError):
-            return False
         try:
             request = messages.Request.parse(message)
             if request.verb == messages.BRING:
-                self._keep(connection, request, descriptors)
-            else:
-                self._give(connection, request)
-            return True
+                return self._keep(client, request, descriptors)
+            return self._give(client, request)
         except errors.VersionSkew:
-            return self._says(connection, messages.OTHER_VERSION + messages.PROTOCOL_VERSION.to_bytes(2, "little"))
+            return client.answer(messages.OTHER_VERSION + messages.PROTOCOL_VERSION.to_bytes(2, "little"), [])
         except Exception as error:  # whatever it was, the next one is served
-            return self._says(connection, messages.NO + str(error).encode()[:200])
-        finally:
-            unix_sockets.close_all(descriptors)
+            return client.answer(messages.NO + str(error).encode()[:200], [])
 
-    @staticmethod
-    def _says(connection: socket.socket, message: bytes) -> bool:
-        try:
-            messages.answer(connection, message, [])
-            return True
-        except (errors.TensormemError, OSError):
-            return False
-
-    def _keep(self, connection: socket.socket, request: messages.Request, descriptors: list[int]) -> None:
+    def _keep(self, client: PacketClient, request: messages.Request, descriptors: list[int]) -> bool:
         tensor = messages.rebuild(request.rest, descriptors)
         with self._lock:
-            self._brought[request.token] = (connection, tensor)
-        messages.answer(connection, messages.YES, [])
+            self._brought[request.token] = (client, tensor)
+        return client.answer(messages.YES, [])
 
-    def _give(self, connection: socket.socket, request: messages.Request) -> None:
+    def _give(self, client: PacketClient, request: messages.Request) -> bool:
         tensors = self.offered(request.token)
         if request.which >= len(tensors):
-            messages.answer(connection, messages.NO, [])
-            return
+            return client.answer(messages.NO, [])
         described, fd = messages.describe(tensors[request.which])
         try:
-            messages.answer(connection, messages.YES + described, [fd])
+            return client.answer(messages.YES + described, [fd])
         finally:
             os.close(fd)
 
-    def _let_go(self, connection: socket.socket) -> None:
+    def _let_go(self, client: object) -> None:
         """The other end is gone: what it brought and nobody collected goes too."""
-        self._selector.unregister(connection)
         with self._lock:
-            left = [token for token, (bringer, _) in self._brought.items() if bringer is connection]
+            left = [token for token, (bringer, _) in self._brought.items() if bringer is client]
             dropped = [self._brought.pop(token) for token in left]
-        connection.close()
         del dropped  # outside the lock: giving memory back may run anybody's code
 
+    # --- The end, and forks ---
+
     def close(self) -> None:
-        """Stop serving and let go of everything. Once or many times; what others took stays theirs."""
-        with self._lock:
-            closed, self._closed = self._closed, True
-        if closed:
-            return
-        os.eventfd_write(self._stop, 1)
-        if self._thread is not threading.current_thread():
-            self._thread.join()
-        self._close_descriptors()
+        """Stop serving and let go of everything. Calling it again is harmless; what others took stays theirs."""
+        self._server.close()
         with self._lock:
             dropped = [*self._offered.values(), *self._brought.values()]
             self._offered, self._brought = {}, {}
         del dropped
 
-    def _close_descriptors(self) -> None:
-        for key in list(self._selector.get_map().values()):
-            if isinstance(key.fileobj, socket.socket):
-                key.fileobj.close()
-        self._selector.close()
-        os.close(self._stop)
-
     def _leave_to_the_parent(self) -> None:
-        """After a fork the server is the parent's; our copies of its sockets would keep it and its peers waiting."""
+        """In a forked child: the server is the parent's."""
         self._lock = threading.Lock()
-        if not self._closed:
-            self._closed = True
-            self._close_descriptors()
-            self._offered, self._brought = {}, {}
+        self._offered, self._brought = {}, {}
 
     def __enter__(self) -> Self:
         return self

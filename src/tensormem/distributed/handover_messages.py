@@ -5,17 +5,18 @@ Must not know: who offers what, and for how long.
 
 from __future__ import annotations
 
-import socket
 import struct
 from typing import NamedTuple
 
 from tensormem import errors
 from tensormem._core import MAX_MESSAGE_BYTES, Tensor, describe_tensor, parse_message
 from tensormem.memories.descriptors import export_fd
-from tensormem.sharing import unix_sockets
+from tensormem.sockets.connection import Connection
+from tensormem.sockets.deadline import PATIENCE, Deadline
+from tensormem.sockets.descriptors import close_all
 from tensormem.tensor import from_fd
 
-__all__ = ["Request", "answer", "ask", "can_hand_over", "describe", "rebuild"]
+__all__ = ["Request", "ask", "can_hand_over", "describe", "rebuild"]
 
 PROTOCOL_VERSION = 1
 MOST_BYTES = MAX_MESSAGE_BYTES + 256  # of one message
@@ -24,8 +25,6 @@ YES, NO, OTHER_VERSION = b"Y", b"N", b"V"
 _FORM = struct.Struct("<2sHcI64s")  # mark, version, verb, which tensor, token
 _MARK = b"ho"
 _TOKEN_BYTES = 64
-# A server answers at once, from a thread of its own; a process that is stopped does not, and then the engine carries.
-_PATIENCE = 10.0
 
 
 class Request(NamedTuple):
@@ -91,30 +90,22 @@ def rebuild(message: bytes, descriptors: list[int]) -> Tensor:
     )
 
 
-def answer(connection: socket.socket, message: bytes, descriptors: list[int]) -> None:
-    """Answer a request; the descriptors stay the caller's. Whoever asks listens, so this never waits."""
-    unix_sockets.send(connection, message, descriptors, 0)
+def connect(address: str) -> Connection:
+    """A connection to a server of this user. It answers at once, from a thread of its own; one that is stopped does
+    not, and then the engine carries.
+    """
+    return Connection.to(address, Deadline(PATIENCE))
 
 
-def connect(address: str) -> socket.socket:
-    """A connection to a server of this user."""
-    connection = unix_sockets.connect(address, _PATIENCE)
-    try:
-        unix_sockets.check_peer(connection, unix_sockets.allowed_uids(None))
-        return connection
-    except BaseException:
-        connection.close()
-        raise
-
-
-def ask(connection: socket.socket, request: Request, descriptors: list[int]) -> tuple[bytes, list[int]]:
+def ask(connection: Connection, request: Request, descriptors: list[int]) -> tuple[bytes, list[int]]:
     """What comes with a yes. `ChannelClosed` for a no, `VersionSkew` if the other end is of another version."""
-    unix_sockets.send(connection, request.format(), descriptors, _PATIENCE)
-    message, came = unix_sockets.receive(connection, MOST_BYTES, _PATIENCE)
+    deadline = Deadline(PATIENCE)
+    connection.send(request.format(), descriptors, deadline)
+    message, came = connection.receive(MOST_BYTES, deadline)
     verdict, rest = message[:1], message[1:]
     if verdict == YES:
         return rest, came
-    unix_sockets.close_all(came)
+    close_all(came)
     if verdict == OTHER_VERSION and len(rest) == 2:
         raise errors.VersionSkew(int.from_bytes(rest, "little"), PROTOCOL_VERSION)
     why = rest.decode(errors="replace")

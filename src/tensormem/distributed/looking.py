@@ -9,7 +9,7 @@ from typing import Any
 
 from tensormem.distributed.budget import node_participants
 from tensormem.distributed.cluster_node import Node
-from tensormem.distributed.presence import ask, members
+from tensormem.distributed.worker_discovery import ask, members
 from tensormem.distributed.worker_stats import WorkerStats
 
 __all__ = ["node_rows"]

@@ -6,6 +6,9 @@ import os
 from functools import cache
 from pathlib import Path
 
+from tensormem import errors
+from tensormem.sockets.directory import own_directory
+
 __all__ = ["this_host"]
 
 
@@ -13,10 +16,16 @@ __all__ = ["this_host"]
 def this_host() -> str:
     """The same text in every process that can reach our hand-over server, and in no other.
 
-    It is this boot of the kernel, and the network namespace: the servers' addresses exist in one such namespace.
+    It is this boot of the kernel, and the directory in which the addresses of the servers are; where there is none, the
+    network namespace, in which addresses without a file are.
 
     >>> this_host() == this_host()
     True
     """
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{boot}/{os.stat('/proc/self/ns/net').st_ino}/{os.geteuid()}"
+    try:
+        around = own_directory()
+    except (errors.SharingError, errors.DriverError):
+        around = "/proc/self/ns/net"
+    facts = os.stat(around)
+    return f"{boot}/{facts.st_dev}-{facts.st_ino}/{os.geteuid()}"

@@ -13,7 +13,7 @@ from typing import SupportsIndex
 from tensormem import errors
 from tensormem._core import Storage, describe_fd
 
-__all__ = ["duplicate", "export_fd", "storage_from_fd"]
+__all__ = ["export_fd", "storage_from_fd"]
 
 _TYPES = (
     (stat.S_ISDIR, "a directory"),
@@ -72,18 +72,6 @@ def export_fd(storage: Storage, *, readonly: bool = False, trust: bool = False) 
         raise errors.NotSupported(f"a descriptor of {kind}; make the tensor with memory='shm'")
     fd: int = export(trust=True) if trust else export()
     return fd
-
-
-def duplicate(fd: int) -> int:
-    """A duplicate of a descriptor, which is the caller's.
-
-    >>> import os
-    >>> os.close(duplicate(0))
-    """
-    try:
-        return os.dup(fd)
-    except OSError as error:
-        raise errors.from_system("dup", error) from None
 
 
 def _what(fd: int) -> str:

@@ -6,21 +6,16 @@ here too. Must not know: which kinds can be shared; their owners offer a descrip
 
 from __future__ import annotations
 
-import os
 import pickle
-from multiprocessing import context, util
-from multiprocessing.reduction import DupFd, ForkingPickler
-from typing import Any, Protocol
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
 
 from tensormem._core import Tensor
 from tensormem.dtypes import DType
 from tensormem.memories.descriptors import export_fd, storage_from_fd
+from tensormem.sockets.descriptors import Carried, carry, with_carried
 
 __all__ = ["install"]
-
-
-class _Detachable(Protocol):
-    def detach(self) -> int: ...
 
 
 def install() -> None:
@@ -39,20 +34,12 @@ def _layout(tensor: Tensor) -> tuple[tuple[int, ...], int, bool]:
     return tensor.strides, tensor.offset, tensor.readonly or getattr(tensor.storage.owner, "readers_only", False)
 
 
-def _sent(tensor: Tensor) -> Any:
+def _sent(tensor: Tensor) -> Carried:
     tensor.wait()
     # The processes of one program trust each other, also where the memory cannot be sealed.
     unsealed = getattr(tensor.storage.owner, "sealed", True) is False
     fd = export_fd(tensor.storage, readonly=tensor.readonly and _reads_only(tensor), trust=unsealed)
-    child = context.get_spawning_popen()
-    if child is not None:
-        # The descriptor is inherited when the child starts, which is later: it is the child's record that closes it.
-        util.Finalize(child, os.close, (fd,), exitpriority=0)
-        return DupFd(fd)
-    try:
-        return DupFd(fd)
-    finally:
-        os.close(fd)
+    return carry(fd)[0]
 
 
 def _reads_only(tensor: Tensor) -> bool:
@@ -60,7 +47,7 @@ def _reads_only(tensor: Tensor) -> bool:
 
 
 def _rebuild(
-    descriptor: _Detachable,
+    descriptor: Carried,
     nbytes: int,
     dtype: DType,
     shape: tuple[int, ...],
@@ -68,9 +55,5 @@ def _rebuild(
     offset: int,
     readonly: bool,
 ) -> Tensor:
-    fd = descriptor.detach()
-    try:
-        storage = storage_from_fd(fd, nbytes, readonly=readonly, trust=True)
-    finally:
-        os.close(fd)
+    storage = with_carried(lambda fd: storage_from_fd(fd, nbytes, readonly=readonly, trust=True), descriptor)
     return Tensor(storage, dtype, shape, strides=strides, offset=offset)

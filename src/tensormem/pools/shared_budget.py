@@ -3,14 +3,14 @@
 Must not know: pools. Give it to them as `budget=`.
 """
 
-import os
 from collections.abc import Callable
 from multiprocessing import current_process
-from multiprocessing.reduction import DupFd, ForkingPickler
-from typing import NoReturn, Protocol
+from multiprocessing.reduction import ForkingPickler
+from typing import NoReturn
 
 from tensormem import _core
 from tensormem._core import Participant
+from tensormem.sockets.descriptors import Carried, carry, duplicate, with_carried
 
 __all__ = ["Participant", "SharedBudget"]
 
@@ -42,20 +42,12 @@ class SharedBudget(_core.SharedBudget):
         raise TypeError("a shared budget travels as an argument of a multiprocessing process, or by its descriptor")
 
 
-class _Detachable(Protocol):
-    def detach(self) -> int: ...
+def _rebuild(descriptor: Carried) -> SharedBudget:
+    return with_carried(lambda fd: SharedBudget.attach(fd, name=current_process().name[:32]), descriptor)
 
 
-def _rebuild(descriptor: _Detachable) -> SharedBudget:
-    fd = descriptor.detach()
-    try:
-        return SharedBudget.attach(fd, name=current_process().name[:32])
-    finally:
-        os.close(fd)
-
-
-def _reduce(budget: SharedBudget) -> tuple[Callable[..., SharedBudget], tuple[object]]:
-    return _rebuild, (DupFd(budget.fd),)
+def _reduce(budget: SharedBudget) -> tuple[Callable[..., SharedBudget], tuple[Carried, ...]]:
+    return _rebuild, tuple(carry(duplicate(budget.fd)))
 
 
 ForkingPickler.register(SharedBudget, _reduce)

@@ -1,13 +1,12 @@
 """Owns: channels, which carry tensors and frame rings between processes: a description, and the descriptors beside it.
 
 Nothing is mapped before the message was checked, and every descriptor that came with a bad one is closed. Must not
-know: how bytes travel (unix_sockets), or what memory there is (memories).
+know: how bytes travel (sockets), or what memory there is (memories).
 """
 
 from __future__ import annotations
 
 import os
-import select
 import socket
 from collections.abc import Iterable
 from types import TracebackType
@@ -18,8 +17,12 @@ from tensormem._core import MAX_MESSAGE_BYTES, MessageFacts, Tensor, describe_ri
 from tensormem.construction import constructed_once
 from tensormem.images import Image
 from tensormem.images.description import DESCRIPTION_BYTES, DESCRIPTION_MARK, format_description
-from tensormem.sharing import unix_sockets
 from tensormem.sharing.frame_ring import FrameRing
+from tensormem.sockets.connection import Connection, connected
+from tensormem.sockets.deadline import Deadline
+from tensormem.sockets.descriptors import close_all
+from tensormem.sockets.listener import Listener
+from tensormem.sockets.peer import allowed_uids
 from tensormem.tensor import from_fd
 
 __all__ = ["Channel", "ChannelListener"]
@@ -33,7 +36,8 @@ class Channel:
 
     `Channel.pair()` makes both ends, one of which goes to a child; `Channel.listen(path)` and `Channel.connect(path)`
     find each other by a path, or by "@name", which is no file. Both sides look who the other is: a process of another
-    user is refused unless `uids` names it. Threads may share a channel; it goes through `multiprocessing` as well.
+    user is refused unless `uids` names it. Threads may share a channel, and closing it wakes those that wait; it goes
+    through `multiprocessing` as well.
 
     >>> import tensormem as tm
     >>> here, there = tm.Channel.pair()
@@ -47,13 +51,9 @@ class Channel:
 
     def __init__(self, connection: socket.socket, *, uids: Iterable[int] | None = None) -> None:
         """Over a connected Unix socket of the kind that keeps messages apart (SOCK_SEQPACKET), which is its own now."""
-        self._uids = unix_sockets.allowed_uids(uids)
-        kind = socket.SOCK_SEQPACKET
-        if connection.family != socket.AF_UNIX or connection.type & 0xF != kind:
+        if connection.family != socket.AF_UNIX or connection.type & 0xF != socket.SOCK_SEQPACKET:
             raise errors.InvalidArgument("a channel needs a Unix socket that keeps messages apart (SOCK_SEQPACKET)")
-        unix_sockets.check_peer(connection, self._uids)
-        connection.setblocking(False)
-        self._socket = connection
+        self._connection = Connection(connection, uids)
 
     @classmethod
     def pair(cls) -> tuple[Self, Self]:
@@ -74,28 +74,29 @@ class Channel:
         cls, path: str | os.PathLike[str], *, timeout: float | None = None, uids: Iterable[int] | None = None
     ) -> Self:
         """Connect to whoever listens there, if it runs as one of `uids`; by default as this user."""
-        return _own(cls, unix_sockets.connect(path, timeout), uids)
+        allowed = allowed_uids(uids)
+        return _own(cls, connected(path, Deadline(timeout)), allowed)
 
     def fileno(self) -> int:
         """The socket's descriptor, to be watched or inherited; -1 when closed."""
-        return self._socket.fileno()
+        return self._connection.fileno()
 
     @property
     def closed(self) -> bool:
         """Whether this end was closed."""
-        return self._socket.fileno() < 0
+        return self._connection.closed
 
     @property
     def uids(self) -> frozenset[int]:
         """Who may be at the other end."""
-        return self._uids
+        return self._connection.uids
 
     def send(self, thing: Tensor | Image | FrameRing, readonly: bool = False, *, timeout: float | None = None) -> None:
         """Share a tensor or an image of shared memory, or a frame ring; `readonly`: the kernel lets others only read.
 
         The memory stays ours as well: both sides see the same bytes. A tensor of other memory is refused, not copied.
         """
-        self._check_open()
+        deadline = self._begin(timeout)
         if isinstance(thing, Image):
             shut = bool(readonly or thing.data.readonly)
             message = format_description(thing.layout) + describe_tensor(thing.data, shut)
@@ -111,9 +112,9 @@ class Channel:
                 f"a channel carries tensors, images and frame rings, not {type(thing).__name__}"
             )
         try:
-            unix_sockets.send(self._socket, message, descriptors, timeout)
+            self._connection.send(message, descriptors, deadline)
         finally:
-            unix_sockets.close_all(descriptors)
+            close_all(descriptors)
 
     def receive(self, *, timeout: float | None = None) -> Tensor:
         """The next tensor. `ChannelClosed` when the other end is gone, `MalformedMessage` for what cannot be taken."""
@@ -145,7 +146,7 @@ class Channel:
                 raise errors.MalformedMessage(32, what="the file is smaller than the message says")
             return tensor
         finally:
-            unix_sockets.close_all(descriptors)
+            close_all(descriptors)
 
     def receive_ring(self, *, timeout: float | None = None) -> FrameRing:
         """The next frame ring, as `receive` gives the next tensor."""
@@ -153,13 +154,13 @@ class Channel:
         try:
             return FrameRing.attach(descriptors[0], descriptors[1], readonly=facts.readonly)
         finally:
-            unix_sockets.close_all(descriptors)
+            close_all(descriptors)
 
     def _receive(self, timeout: float | None, wanted: str) -> tuple[MessageFacts, list[int], bytes]:
-        self._check_open()
+        deadline = self._begin(timeout)
         # One byte more than there may be, so that a message that is too long cannot be taken for one that is not.
         most = MAX_MESSAGE_BYTES + DESCRIPTION_BYTES + 1
-        message, descriptors = unix_sockets.receive(self._socket, most, timeout)
+        message, descriptors = self._connection.receive(most, deadline)
         try:
             is_image = message.startswith(DESCRIPTION_MARK)
             description = message[:DESCRIPTION_BYTES] if is_image else b""
@@ -172,16 +173,19 @@ class Channel:
                 raise errors.MalformedMessage(10, what=f"{came} came where {wanted} was asked for")
             return facts, descriptors, description
         except BaseException:
-            unix_sockets.close_all(descriptors)
+            close_all(descriptors)
             raise
 
-    def _check_open(self) -> None:
+    def _begin(self, timeout: float | None) -> Deadline:
         if self.closed:
             raise errors.ChannelClosed("this end was closed")
+        return Deadline(timeout)
 
     def close(self) -> None:
-        """Close this end; the other one hears of it. Once or many times. Memory that was received stays."""
-        self._socket.close()
+        """Close this end; the other one hears of it, and so does who waits here. Calling it again is harmless. Memory
+        that was received stays.
+        """
+        self._connection.close()
 
     def __enter__(self) -> Self:
         return self
@@ -198,7 +202,7 @@ class Channel:
         return f"<Channel {'closed' if self.closed else self.fileno()}>"
 
 
-def _own(cls: type[_AnyChannel], connection: socket.socket, uids: Iterable[int] | None) -> _AnyChannel:
+def _own(cls: type[_AnyChannel], connection: socket.socket, uids: Iterable[int]) -> _AnyChannel:
     """A channel over a socket that is closed if it may not be one."""
     try:
         return cls(connection, uids=uids)
@@ -221,42 +225,19 @@ class ChannelListener:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, uids: Iterable[int] | None = None) -> None:
-        self._uids = unix_sockets.allowed_uids(uids)
-        self._path = path
-        self._socket, self._file = unix_sockets.listen(path)
+        self._listener = Listener(path, uids=uids)
 
     def fileno(self) -> int:
         """The socket's descriptor; -1 when closed."""
-        return self._socket.fileno()
+        return self._listener.fileno()
 
     def accept(self, *, timeout: float | None = None) -> Channel:
         """The next one who connects. `ChannelRefused` when it runs as a user who is not let in; then accept again."""
-        end = unix_sockets.deadline(timeout)
-        while True:
-            try:
-                connection, _ = self._socket.accept()
-                return _own(Channel, connection, self._uids)
-            except BlockingIOError:
-                unix_sockets.wait_until(self._socket, select.POLLIN, end, timeout, "nobody connected")
-            except OSError as error:
-                if isinstance(error, errors.TensormemError):
-                    raise
-                if self.fileno() < 0:
-                    raise errors.ChannelClosed("the listener was closed") from None
-                raise unix_sockets.failed("accept", error) from None
+        return _own(Channel, self._listener.accept(Deadline(timeout)), self._listener.uids)
 
     def close(self) -> None:
-        """Stop listening. Once or many times; channels that were accepted go on."""
-        if self.fileno() < 0:
-            return
-        self._socket.close()
-        if self._file is not None:
-            try:
-                facts = os.lstat(self._path)
-                if (facts.st_dev, facts.st_ino) == self._file:
-                    os.unlink(self._path)
-            except FileNotFoundError:
-                pass
+        """Stop listening, and wake who waits. Calling it again is harmless; channels that were accepted go on."""
+        self._listener.close()
 
     def __enter__(self) -> Self:
         return self

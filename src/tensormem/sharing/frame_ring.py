@@ -19,9 +19,9 @@ from tensormem.dtypes import DType
 from tensormem.images import ImageLayout, PixelFormat
 from tensormem.images.description import DESCRIPTION_BYTES
 from tensormem.memories import TensorMemory
-from tensormem.memories.descriptors import duplicate
 from tensormem.sharing.frame import Frame, WritableFrame
 from tensormem.sharing.ways import ReadMode, WhenFull
+from tensormem.sockets.descriptors import duplicate
 from tensormem.tensor import from_fd
 
 __all__ = ["FrameReader", "FrameRing"]

@@ -36,26 +36,17 @@ class Answers:
     def __init__(self) -> None:
         self._started = time.time()
         self._history: RateHistory | None = None  # what it is made of is loaded with the first sample
-        self._next_sample = 0.0
         self._made_at = -_FRESH
         self._line = b""
 
-    @property
-    def next_sample(self) -> float:
-        """When, by the monotonic clock, to call `sample`."""
-        return self._next_sample
-
-    def sample(self) -> None:
-        """Note the counters, if it is time."""
-        now = time.monotonic()
-        if now < self._next_sample:
-            return
+    def sample(self, now: float) -> float:
+        """Note the counters; says when, by the monotonic clock, to do it again."""
         from tensormem.reports.live import RateHistory, take_snapshot
 
-        self._next_sample = now + _SAMPLED
         self._history = self._history or RateHistory()
         with suppress(Exception):  # there is nobody to tell; who asks will hear of it
             self._history.add(take_snapshot(), now)
+        return now + _SAMPLED
 
     def to(self, line: bytes) -> bytes:
         """The answer to one request. Whatever goes wrong is an answer too."""

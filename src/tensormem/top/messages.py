@@ -1,4 +1,4 @@
-"""Owns: what is said over the socket: one JSON object a line, each with a schema and a version; and how long a line is.
+"""Owns: what is said over the socket: one JSON object a line, each with a schema and a version.
 
 Must not know: sockets.
 """
@@ -8,12 +8,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-__all__ = ["LONGEST_ANSWER", "LONGEST_REQUEST", "SCHEMA", "VERSION", "parse_answer", "parse_request", "request", "say"]
+__all__ = ["SCHEMA", "VERSION", "parse_answer", "parse_request", "request", "say"]
 
 SCHEMA = "tensormem.top"
 VERSION = 1
-LONGEST_REQUEST = 4096
-LONGEST_ANSWER = 4 * 2**20
 _WANTS = ("hello", "snapshot")
 
 

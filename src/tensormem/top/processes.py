@@ -8,19 +8,21 @@ from __future__ import annotations
 import os
 import re
 import socket
-import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from tensormem.errors import CannotWatch
+from tensormem.errors import CannotWatch, TensormemError, UnsafeDirectory
+from tensormem.sockets.address import remove_file
+from tensormem.sockets.connection import Connection
+from tensormem.sockets.deadline import PATIENCE, Deadline
+from tensormem.sockets.directory import open_directory, path_through
 from tensormem.top.conversation import converse
-from tensormem.top.peers import uid_of_peer
-from tensormem.top.places import candidates, open_directory, path_through
+from tensormem.top.directories import runtime_directory, temporary_directories
 
-__all__ = ["Offer", "connect", "offers", "remove_deserted"]
+__all__ = ["Offer", "connect", "offers"]
 
-_SOCKET = re.compile(r"(\.?)([0-9]{1,10})-[0-9a-f]{8}(?:\.sock)?")
+_SOCKET = re.compile(r"([0-9]{1,10})-[0-9a-f]{8}\.sock")
 
 
 class Offer(NamedTuple):
@@ -53,63 +55,38 @@ def offers() -> list[Offer]:
     return sorted(set(found))
 
 
-def connect(pid: int) -> socket.socket:
+def connect(pid: int) -> Connection:
     """A connection to a process that offers to be watched; `CannotWatch` if it does not."""
-    refusal = CannotWatch(pid, "it offers no socket" if os.path.exists(f"/proc/{pid}") else "there is no such process")
-    for each, connection in _connections(pid):
-        if each == pid:
-            return connection
-    raise refusal
+    for _, connection in _connections(pid):
+        return connection
+    raise CannotWatch(pid, "it offers no socket" if os.path.exists(f"/proc/{pid}") else "there is no such process")
 
 
-def remove_deserted() -> None:
-    """Remove the sockets of processes that were killed."""
-    for _, connection in _connections():
-        connection.close()
-
-
-def _connections(only: int | None = None) -> Iterator[tuple[int, socket.socket]]:
-    """A connection to each process, or to one; whoever asks closes them."""
-    first, *others = candidates()
-    for place in (first, *others):
+def _connections(only: int | None = None) -> Iterator[tuple[int, Connection]]:
+    """A connection to each process, or to one; whoever asks closes them. What killed ones left is removed."""
+    named = runtime_directory()
+    for place in (*([named] if named else []), *temporary_directories()):
         try:
             with open_directory(place) as directory:
-                for name in sorted(os.listdir(directory)):
-                    drawn = _SOCKET.fullmatch(name)
-                    if drawn is None or only not in (None, int(drawn[2])):
-                        continue
-                    connection = _reach(directory, name, int(drawn[2]), unfinished=bool(drawn[1]))
-                    if connection is not None:
-                        yield int(drawn[2]), connection
+                yield from _connections_in(directory, only)
         except FileNotFoundError:
             continue
-        except CannotWatch:
-            if place == first:  # the others are only looked into; what cannot be trusted there is passed over
-                raise
+        except UnsafeDirectory as error:
+            if place == named:  # the others are only looked into; what cannot be trusted there is passed over
+                raise CannotWatch(0, str(error)) from None
 
 
-def _reach(directory: int, name: str, pid: int, *, unfinished: bool) -> socket.socket | None:
-    """A connection, or None. A socket on which nobody listens was left by a process that was killed: it goes."""
-    if unfinished:  # its process is about to listen on it, unless it is gone
-        if not os.path.exists(f"/proc/{pid}"):
-            _remove(directory, name, os.lstat(path_through(directory, name)))
-        return None
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        facts = os.lstat(path_through(directory, name))
-        connection.settimeout(5.0)
-        connection.connect(path_through(directory, name))
-        if uid_of_peer(connection) == os.geteuid():
-            return connection
-    except ConnectionRefusedError:
-        _remove(directory, name, facts)
-    except OSError:
-        pass
-    connection.close()
-    return None
-
-
-def _remove(directory: int, name: str, facts: os.stat_result) -> None:
-    if stat.S_ISSOCK(facts.st_mode):
-        with suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=directory)
+def _connections_in(directory: int, only: int | None) -> Iterator[tuple[int, Connection]]:
+    for name in sorted(os.listdir(directory)):
+        matched = _SOCKET.fullmatch(name)
+        if matched is None or only not in (None, int(matched[1])):
+            continue
+        path, pid = path_through(directory, name), int(matched[1])
+        with suppress(TensormemError):
+            connection = Connection.to(path, Deadline(PATIENCE), socket.SOCK_STREAM)
+            if connection.peer.pid in (pid, 0):  # 0: it is in a container that does not see it
+                yield pid, connection
+            else:
+                connection.close()
+            continue
+        remove_file(path)

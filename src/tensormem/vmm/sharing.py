@@ -8,22 +8,18 @@ import os
 import socket
 import struct
 from collections.abc import Callable
-from multiprocessing import context, util
-from multiprocessing.reduction import DupFd, ForkingPickler
-from typing import Protocol
+from multiprocessing.reduction import ForkingPickler
 
 from tensormem import errors
 from tensormem._core import PhysicalAllocation
+from tensormem.sockets.descriptors import Carried, carry, close_all, with_carried
+from tensormem.sockets.packets import receive_packet, send_packet
 from tensormem.vmm.manager import VirtualMemoryManager
 
 __all__ = ["receive_physical", "send_physical"]
 
 _HEADER = struct.Struct("<8sQ")
 _MAGIC = b"tmphys01"
-
-
-class _Detachable(Protocol):
-    def detach(self) -> int: ...
 
 
 _arrivals: dict[str, VirtualMemoryManager] = {}
@@ -37,25 +33,13 @@ def _manager_of(where: str) -> VirtualMemoryManager:
     return manager
 
 
-def _rebuild(descriptor: _Detachable, where: str, size: int) -> PhysicalAllocation:
-    fd = descriptor.detach()
-    try:
-        return _manager_of(where).import_handle(fd, size)
-    finally:
-        os.close(fd)
+def _rebuild(descriptor: Carried, where: str, size: int) -> PhysicalAllocation:
+    return with_carried(lambda fd: _manager_of(where).import_handle(fd, size), descriptor)
 
 
 def _reduce(physical: PhysicalAllocation) -> tuple[Callable[..., PhysicalAllocation], tuple[object, str, int]]:
-    fd = physical.manager.export_handle(physical)
-    child = context.get_spawning_popen()
-    if child is not None:
-        # The descriptor is inherited when the child starts, which is later: it is the child's record that closes it.
-        util.Finalize(child, os.close, (fd,), exitpriority=0)
-        return _rebuild, (DupFd(fd), physical.manager.where, physical.size)
-    try:
-        return _rebuild, (DupFd(fd), physical.manager.where, physical.size)
-    finally:
-        os.close(fd)
+    (carried,) = carry(physical.manager.export_handle(physical))
+    return _rebuild, (carried, physical.manager.where, physical.size)
 
 
 ForkingPickler.register(PhysicalAllocation, _reduce)
@@ -74,25 +58,29 @@ def send_physical(connection: socket.socket, physical: PhysicalAllocation) -> No
     """
     fd = physical.manager.export_handle(physical)
     try:
-        message = _HEADER.pack(_MAGIC, physical.size)
-        if socket.send_fds(connection, [message], [fd]) != len(message):
-            raise errors.InvalidArgument("the socket took only a part of the message")
+        send_packet(connection, _HEADER.pack(_MAGIC, physical.size), [fd])
+    except BrokenPipeError:  # the other end is gone
+        raise
+    except OSError as error:
+        raise errors.from_system("sendmsg", error) from None
     finally:
         os.close(fd)
 
 
 def receive_physical(connection: socket.socket, manager: VirtualMemoryManager) -> PhysicalAllocation:
     """Receive the memory that `send_physical` sent, checked: anything else is refused and closed."""
-    message, descriptors, flags, _ = socket.recv_fds(connection, _HEADER.size, 4, socket.MSG_CMSG_CLOEXEC)
     try:
-        if not message and not descriptors:
-            raise EOFError("the other end closed the socket")
-        if flags & (socket.MSG_CTRUNC | socket.MSG_TRUNC) or len(descriptors) != 1 or len(message) != _HEADER.size:
+        message, descriptors = receive_packet(connection, _HEADER.size)
+    except errors.MalformedMessage as error:
+        raise errors.InvalidArgument(f"the message is not one piece of physical memory: {error.what}") from None
+    except OSError as error:
+        raise errors.from_system("recvmsg", error) from None
+    try:
+        if len(descriptors) != 1 or len(message) != _HEADER.size:
             raise errors.InvalidArgument("the message is not one piece of physical memory")
         magic, size = _HEADER.unpack(message)
         if magic != _MAGIC or not 0 < size < 2**63:
             raise errors.InvalidArgument("the message is not one piece of physical memory")
         return manager.import_handle(descriptors[0], size)
     finally:
-        for fd in descriptors:
-            os.close(fd)
+        close_all(descriptors)

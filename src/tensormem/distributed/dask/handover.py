@@ -17,6 +17,7 @@ from tensormem._core import Tensor
 from tensormem.distributed.delivery import Delivery
 from tensormem.distributed.handover import HandOverServer
 from tensormem.distributed.handover_messages import can_hand_over
+from tensormem.sockets.directory import own_directory
 
 __all__ = ["HandOverCounts", "bring", "collect", "counts", "install", "uninstall"]
 
@@ -46,10 +47,10 @@ counts = HandOverCounts()
 def _address_of(worker: str) -> str:
     """Where the server of a worker is, by the worker's address.
 
-    >>> _address_of("tcp://127.0.0.1:1234")[:16]
-    '@tensormem-dask-'
+    >>> len(os.path.basename(_address_of("tcp://127.0.0.1:1234")))
+    37
     """
-    return f"@tensormem-dask-{hashlib.sha256(worker.encode()).hexdigest()[:32]}"
+    return f"{own_directory()}/dask-{hashlib.sha256(worker.encode()).hexdigest()[:32]}"
 
 
 def install(worker: Any, plugin: str) -> bool:
@@ -60,7 +61,7 @@ def install(worker: Any, plugin: str) -> bool:
             return True
         try:
             _servers[worker.address] = HandOverServer(_address_of(worker.address))
-        except errors.DriverError:  # somebody else has the address: bytes it is
+        except (errors.DriverError, errors.SharingError):  # there is no place for it, or it is taken: bytes it is
             return False
         _wanted_by[worker.address] = {plugin}
         _handlers[worker.address] = worker.handlers["get_data"]
