@@ -202,7 +202,7 @@ def test_a_process_that_starts_to_serve_clears_what_others_left(home: Path) -> N
 
 
 def test_a_stopped_process_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tensormem.top.conversation.PATIENCE", 0.05)
+    monkeypatch.setattr("tensormem.top.conversation.ANSWER_SECONDS", 0.05)
     with watched_process() as process, tm.top.Watch(process.pid) as watch:
         process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, process.pid, os.WSTOPPED)

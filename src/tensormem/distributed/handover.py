@@ -18,7 +18,7 @@ from typing import Self
 from tensormem import errors
 from tensormem._core import Tensor
 from tensormem.distributed import handover_messages as messages
-from tensormem.sockets.directory import own_directory, remove_deserted
+from tensormem.sockets.directory import names_in, own_directory
 from tensormem.sockets.listener import Listener
 from tensormem.sockets.packets import PacketClient
 from tensormem.sockets.server import Server
@@ -39,10 +39,10 @@ def new_address() -> str:
     name = f"handover-{secrets.token_hex(16)}"
     try:
         directory = own_directory()
-        remove_deserted(directory)
+        names_in(directory)  # killed processes leave theirs there
+        return f"{directory}/{name}"
     except (errors.SharingError, errors.DriverError):
         return f"@tensormem-{name}"
-    return f"{directory}/{name}"
 
 
 class HandOverServer:

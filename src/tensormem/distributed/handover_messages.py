@@ -12,7 +12,7 @@ from tensormem import errors
 from tensormem._core import MAX_MESSAGE_BYTES, Tensor, describe_tensor, parse_message
 from tensormem.memories.descriptors import export_fd
 from tensormem.sockets.connection import Connection
-from tensormem.sockets.deadline import PATIENCE, Deadline
+from tensormem.sockets.deadline import ANSWER_SECONDS, Deadline
 from tensormem.sockets.descriptors import close_all
 from tensormem.tensor import from_fd
 
@@ -94,12 +94,12 @@ def connect(address: str) -> Connection:
     """A connection to a server of this user. It answers at once, from a thread of its own; one that is stopped does
     not, and then the engine carries.
     """
-    return Connection.to(address, Deadline(PATIENCE))
+    return Connection.to(address, Deadline(ANSWER_SECONDS))
 
 
 def ask(connection: Connection, request: Request, descriptors: list[int]) -> tuple[bytes, list[int]]:
     """What comes with a yes. `ChannelClosed` for a no, `VersionSkew` if the other end is of another version."""
-    deadline = Deadline(PATIENCE)
+    deadline = Deadline(ANSWER_SECONDS)
     connection.send(request.format(), descriptors, deadline)
     message, came = connection.receive(MOST_BYTES, deadline)
     verdict, rest = message[:1], message[1:]

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from tensormem import errors
 from tensormem.sockets.connection import Connection
-from tensormem.sockets.deadline import Deadline
-from tensormem.sockets.directory import own_directory, remove_deserted
+from tensormem.sockets.deadline import ANSWER_SECONDS, Deadline
+from tensormem.sockets.directory import names_in, own_directory
 from tensormem.sockets.lines import LineClient
 from tensormem.sockets.listener import Listener
 from tensormem.sockets.server import Server
@@ -58,7 +58,7 @@ class Presence:
         self.member = Member(node, os.getpid(), fd, limit)
 
         def meet(connection: socket.socket, now: float) -> LineClient:
-            return LineClient(connection, now, lambda line: _said(answer))
+            return LineClient(connection, now, lambda line: _said(answer), idle=ANSWER_SECONDS)
 
         listener = Listener(self.member.address, kind=socket.SOCK_STREAM)
         self._server = Server(listener, meet, name=f"tensormem-{node[:6]}", most_clients=_MOST_CLIENTS)
@@ -84,8 +84,7 @@ def _said(answer: Callable[[], dict[str, Any]]) -> bytes:
 def members(node: str) -> list[Member]:
     """Who is there of a node, this process included."""
     directory, found = own_directory(), []
-    remove_deserted(directory)
-    for name in os.listdir(directory):
+    for name in names_in(directory):
         if name.startswith(_prefix(node)):
             with suppress(ValueError):
                 pid, fd, limit = name.removeprefix(_prefix(node)).split(".")

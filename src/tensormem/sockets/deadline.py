@@ -7,9 +7,9 @@ import time
 
 from tensormem import errors
 
-__all__ = ["PATIENCE", "Deadline"]
+__all__ = ["ANSWER_SECONDS", "Deadline"]
 
-PATIENCE = 5.0
+ANSWER_SECONDS = 5.0
 """Seconds that a process of ours has to answer another one, or to take an answer. One that is stopped does neither."""
 
 

@@ -20,11 +20,11 @@ from contextlib import contextmanager, suppress
 from tensormem import errors
 from tensormem.sockets.address import remove_file
 
-__all__ = ["directories_in", "open_directory", "own_directory", "path_through", "remove_deserted"]
+__all__ = ["directories_in", "names_in", "open_directory", "own_directory", "path_through"]
 
 _PARENTS = ("/tmp", "/dev/shm")  # the first that can be written to
 _ROUNDS = 200
-_known: dict[tuple[int, str | None], str] = {}  # by user and parent
+_known: dict[tuple[int, tuple[str, ...]], str] = {}  # by user and parents
 
 
 @contextmanager
@@ -32,15 +32,19 @@ def open_directory(path: str, *, create: bool = False) -> Iterator[int]:
     """A descriptor of the directory, for the body of a `with`. `FileNotFoundError` when there is none,
     `UnsafeDirectory` when somebody else could have put something into it.
     """
-    if create:
-        with suppress(FileExistsError):
-            os.mkdir(path, 0o700)
     try:
+        if create:
+            with suppress(FileExistsError):
+                os.mkdir(path, 0o700)
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except NotADirectoryError:  # also what a symbolic link is to O_NOFOLLOW
         raise errors.UnsafeDirectory(path, "it is no directory, or a symbolic link") from None
     except PermissionError:
         raise errors.UnsafeDirectory(path, "it belongs to another user") from None
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise failure(f"opening {path}", error) from None
     try:
         _check(path, os.fstat(fd), os.stat(os.path.dirname(path)))
         yield fd
@@ -53,11 +57,13 @@ def path_through(directory: int, name: str) -> str:
     return f"/proc/self/fd/{directory}/{name}"
 
 
-def remove_deserted(directory: str) -> None:
-    """Remove the sockets of processes that were killed."""
-    with os.scandir(directory) as found:
-        for each in found:
-            remove_file(each.path)
+def names_in(directory: str) -> list[str]:
+    """The names in a directory; sockets of processes that were killed are removed first."""
+    try:
+        names = sorted(os.listdir(directory))
+        return [name for name in names if not remove_file(os.path.join(directory, name))]
+    except OSError as error:
+        raise failure(f"looking into {directory}", error) from None
 
 
 def _check(path: str, facts: os.stat_result, around: os.stat_result) -> None:
@@ -85,9 +91,10 @@ def own_directory(parent: str | None = None) -> str:
     """The directory of this user, made if there is none: `tensormem-UID` in /tmp or in `parent`, or that with a suffix
     where another user has the name. Whoever comes later finds the same one.
     """
-    key = os.geteuid(), parent
+    parents = _PARENTS if parent is None else (parent,)
+    key = os.geteuid(), parents
     if key not in _known or not _is_ours(_known[key]):
-        _known[key] = _found_or_made(_PARENTS if parent is None else (parent,))
+        _known[key] = _found_or_made(parents)
     return _known[key]
 
 

@@ -10,13 +10,13 @@ import select
 import socket
 from collections.abc import Callable
 
-from tensormem.sockets.deadline import PATIENCE
+from tensormem.sockets.deadline import ANSWER_SECONDS
 
 __all__ = ["LONGEST_ANSWER", "LONGEST_REQUEST", "LineClient", "LineReader"]
 
 LONGEST_REQUEST = 4096
 LONGEST_ANSWER = 4 * 2**20
-_IDLE = 60.0  # seconds without a request
+IDLE_SECONDS = 60.0  # without a request
 _PAUSE = 0.05  # seconds between an answer and the next request that is read
 
 
@@ -63,16 +63,22 @@ class LineClient:
     """
 
     def __init__(
-        self, connection: socket.socket, now: float, answer: Callable[[bytes], bytes], too_long: bytes = b"\n"
+        self,
+        connection: socket.socket,
+        now: float,
+        answer: Callable[[bytes], bytes],
+        too_long: bytes = b"\n",
+        idle: float = IDLE_SECONDS,
     ) -> None:
         connection.setblocking(False)
         self._connection = connection
         self._answer_to = answer
         self._too_long = too_long
+        self._idle = idle
         self._incoming = b""
         self._outgoing = memoryview(b"")
         self._reads_from = now
-        self._ends = now + _IDLE
+        self._ends = now + idle
         self._last_answer = False
         self.closed = False
 
@@ -124,7 +130,7 @@ class LineClient:
             self._incoming += received
         line, found, rest = self._incoming.partition(b"\n")
         if not found:
-            self._ends = min(self._ends, now + PATIENCE)
+            self._ends = min(self._ends, now + ANSWER_SECONDS)
             if len(line) > LONGEST_REQUEST:
                 self._answer(self._too_long, now, last=True)
             return
@@ -135,13 +141,13 @@ class LineClient:
         self._outgoing = memoryview(line)
         self._last_answer = last
         self._reads_from = now + _PAUSE
-        self._ends = now + PATIENCE
+        self._ends = now + ANSWER_SECONDS
         self._write()
 
     def _write(self) -> None:
         sent = self._connection.send(self._outgoing, socket.MSG_NOSIGNAL)
         self._outgoing = self._outgoing[sent:]
         if not self._outgoing:
-            self._ends = self._reads_from + _IDLE
+            self._ends = self._reads_from + self._idle
             if self._last_answer:
                 self.close()

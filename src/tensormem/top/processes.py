@@ -9,14 +9,12 @@ import os
 import re
 import socket
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import NamedTuple
 
-from tensormem.errors import CannotWatch, TensormemError, UnsafeDirectory
-from tensormem.sockets.address import remove_file
+from tensormem.errors import CannotWatch, DriverError, SharingError, UnsafeDirectory
 from tensormem.sockets.connection import Connection
-from tensormem.sockets.deadline import PATIENCE, Deadline
-from tensormem.sockets.directory import open_directory, path_through
+from tensormem.sockets.deadline import ANSWER_SECONDS, Deadline
+from tensormem.sockets.directory import names_in, open_directory, path_through
 from tensormem.top.conversation import converse
 from tensormem.top.directories import runtime_directory, temporary_directories
 
@@ -77,16 +75,16 @@ def _connections(only: int | None = None) -> Iterator[tuple[int, Connection]]:
 
 
 def _connections_in(directory: int, only: int | None) -> Iterator[tuple[int, Connection]]:
-    for name in sorted(os.listdir(directory)):
+    for name in names_in(path_through(directory, "")):
         matched = _SOCKET.fullmatch(name)
         if matched is None or only not in (None, int(matched[1])):
             continue
         path, pid = path_through(directory, name), int(matched[1])
-        with suppress(TensormemError):
-            connection = Connection.to(path, Deadline(PATIENCE), socket.SOCK_STREAM)
-            if connection.peer.pid in (pid, 0):  # 0: it is in a container that does not see it
-                yield pid, connection
-            else:
-                connection.close()
+        try:
+            connection = Connection.to(path, Deadline(ANSWER_SECONDS), socket.SOCK_STREAM)
+        except (SharingError, DriverError):  # it has just gone
             continue
-        remove_file(path)
+        if connection.peer.pid in (pid, 0):  # 0: it is where this process does not see it
+            yield pid, connection
+        else:
+            connection.close()

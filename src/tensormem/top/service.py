@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from tensormem.errors import CannotWatch, TensormemError
-from tensormem.sockets.directory import open_directory, path_through, remove_deserted
+from tensormem.sockets.directory import names_in, open_directory, path_through
 from tensormem.sockets.lines import LONGEST_REQUEST, LineClient
 from tensormem.sockets.listener import Listener
 from tensormem.sockets.server import Server
@@ -82,7 +82,7 @@ class Service:
         name = f"{self.pid}-{secrets.token_hex(4)}.sock"
         self.path = os.path.join(place, name)
         with open_directory(place, create=True) as directory:
-            remove_deserted(path_through(directory, ""))
+            names_in(path_through(directory, ""))  # killed processes leave theirs there
             return Listener(path_through(directory, name), kind=socket.SOCK_STREAM, name=self.path)
 
 
