@@ -8,12 +8,11 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from types import TracebackType
-from typing import Self
 
 from tensormem import errors
 from tensormem._core import Tensor
 from tensormem.distributed.handover_messages import BRING, TAKE, Request, ask, connect, describe, rebuild
+from tensormem.sockets.closable import Closable
 from tensormem.sockets.connection import Connection
 from tensormem.sockets.descriptors import close_all
 
@@ -37,7 +36,7 @@ def _taken(connection: Connection, request: Request) -> Tensor:
         close_all(descriptors)
 
 
-class Delivery:
+class Delivery(Closable):
     """Tensors on their way to one server, which holds them until they are collected or this is closed.
 
     >>> import tensormem as tm
@@ -88,11 +87,3 @@ class Delivery:
             connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()

@@ -12,12 +12,11 @@ import secrets
 import socket
 import threading
 import weakref
-from types import TracebackType
-from typing import Self
 
 from tensormem import errors
 from tensormem._core import Tensor
 from tensormem.distributed import handover_messages as messages
+from tensormem.sockets.closable import Closable
 from tensormem.sockets.directory import names_in, own_directory
 from tensormem.sockets.listener import Listener
 from tensormem.sockets.packets import PacketClient
@@ -45,7 +44,7 @@ def new_address() -> str:
         return f"@tensormem-{name}"
 
 
-class HandOverServer:
+class HandOverServer(Closable):
     """Where other processes of this user take memory that is offered here, and bring memory that is collected here.
 
     >>> import tensormem as tm
@@ -152,14 +151,6 @@ class HandOverServer:
         """In a forked child: the server is the parent's."""
         self._lock = threading.Lock()
         self._offered, self._brought = {}, {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _leave_all_to_the_parent() -> None:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from tensormem import errors
+from tensormem.sockets.closable import Closable
 from tensormem.sockets.connection import Connection
 from tensormem.sockets.deadline import ANSWER_SECONDS, Deadline
 from tensormem.sockets.directory import names_in, own_directory
@@ -46,7 +47,7 @@ def _prefix(node: str) -> str:
     return f"worker-{node}-"
 
 
-class Presence:
+class Presence(Closable):
     """This process, for the others of its node, until `close`.
 
     >>> with Presence("docs", -1, 0, lambda: {"used": 7}) as here:
@@ -66,12 +67,6 @@ class Presence:
     def close(self) -> None:
         """Stop being a member. Calling it again is harmless."""
         self._server.close()
-
-    def __enter__(self) -> Presence:
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self.close()
 
 
 def _said(answer: Callable[[], dict[str, Any]]) -> bytes:

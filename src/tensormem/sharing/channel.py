@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterable
-from types import TracebackType
 from typing import NoReturn, Self, TypeVar
 
 from tensormem import errors
@@ -18,6 +17,7 @@ from tensormem.construction import constructed_once
 from tensormem.images import Image
 from tensormem.images.description import DESCRIPTION_BYTES, DESCRIPTION_MARK, format_description
 from tensormem.sharing.frame_ring import FrameRing
+from tensormem.sockets.closable import Closable
 from tensormem.sockets.connection import Connection, connected
 from tensormem.sockets.deadline import Deadline
 from tensormem.sockets.descriptors import close_all
@@ -31,7 +31,7 @@ _AnyChannel = TypeVar("_AnyChannel", bound="Channel")
 
 
 @constructed_once
-class Channel:
+class Channel(Closable):
     """One end of a connection between two processes that carries tensors of shared memory, without a copy.
 
     `Channel.pair()` makes both ends, one of which goes to a child; `Channel.listen(path)` and `Channel.connect(path)`
@@ -187,14 +187,6 @@ class Channel:
         """
         self._connection.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
     def __reduce__(self) -> NoReturn:
         raise TypeError("a channel travels as an argument of a multiprocessing process, or by its descriptor")
 
@@ -212,7 +204,7 @@ def _own(cls: type[_AnyChannel], connection: socket.socket, uids: Iterable[int])
 
 
 @constructed_once
-class ChannelListener:
+class ChannelListener(Closable):
     """Where others connect; made by `Channel.listen`. The file, if there is one, goes when it is closed.
 
     >>> import tensormem as tm
@@ -238,11 +230,3 @@ class ChannelListener:
     def close(self) -> None:
         """Stop listening, and wake who waits. Calling it again is harmless; channels that were accepted go on."""
         self._listener.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()

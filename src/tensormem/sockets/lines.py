@@ -10,6 +10,7 @@ import select
 import socket
 from collections.abc import Callable
 
+from tensormem.sockets.client import Client
 from tensormem.sockets.deadline import ANSWER_SECONDS
 
 __all__ = ["LONGEST_ANSWER", "LONGEST_REQUEST", "LineClient", "LineReader"]
@@ -49,8 +50,8 @@ class LineReader:
         return b"".join(self._parts).partition(b"\n")[0] + b"\n"
 
 
-class LineClient:
-    """One connection. `closed` says when to forget it. Who asks with more than a request can have gets `too_long`.
+class LineClient(Client):
+    """One that asks in lines. Who asks with more than a request can have gets `too_long`.
 
     >>> here, there = socket.socketpair()
     >>> client = LineClient(here, 0.0, lambda line: b"never", b"too long\\n")
@@ -70,8 +71,7 @@ class LineClient:
         too_long: bytes = b"\n",
         idle: float = IDLE_SECONDS,
     ) -> None:
-        connection.setblocking(False)
-        self._connection = connection
+        super().__init__(connection)
         self._answer_to = answer
         self._too_long = too_long
         self._idle = idle
@@ -80,11 +80,6 @@ class LineClient:
         self._reads_from = now
         self._ends = now + idle
         self._last_answer = False
-        self.closed = False
-
-    def fileno(self) -> int:
-        """Its descriptor."""
-        return self._connection.fileno()
 
     def interest(self, now: float) -> int:
         """What to poll for: room for the answer first, then the next request, when it is time for one."""
@@ -111,11 +106,6 @@ class LineClient:
             pass
         except OSError:  # it is gone
             self.close()
-
-    def close(self) -> None:
-        """Hang up."""
-        self.closed = True
-        self._connection.close()
 
     def _has_request(self, now: float) -> bool:
         """Whether one came together with the last, and may be answered now."""

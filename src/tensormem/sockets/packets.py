@@ -7,12 +7,11 @@ that it was given does. Must not know: what the bytes mean.
 from __future__ import annotations
 
 import array
-import select
 import socket
 from collections.abc import Callable
-from math import inf
 
 from tensormem import errors
+from tensormem.sockets.client import Client
 from tensormem.sockets.descriptors import close_all
 
 __all__ = ["MOST_DESCRIPTORS", "PacketClient", "receive_packet", "send_packet"]
@@ -58,7 +57,7 @@ def _descriptors_in(extra: list[tuple[int, int, bytes]]) -> list[int]:
     return list(found)
 
 
-class PacketClient:
+class PacketClient(Client):
     """One connection of a server whose messages are packets. `serve` answers one and says whether to go on.
 
     It has nothing unfinished: a packet is read and answered at once, or the connection ends. It may stay silent.
@@ -67,20 +66,8 @@ class PacketClient:
     def __init__(
         self, connection: socket.socket, most: int, serve: Callable[[PacketClient, bytes, list[int]], bool]
     ) -> None:
-        self._connection, self._most, self._serve = connection, most, serve
-        self.closed = False
-
-    def fileno(self) -> int:
-        """Its descriptor."""
-        return self._connection.fileno()
-
-    def interest(self, now: float) -> int:
-        """What to poll for."""
-        return select.POLLIN
-
-    def wakes_at(self, now: float) -> float:
-        """When to look at it again although nothing happened."""
-        return inf
+        super().__init__(connection)
+        self._most, self._serve = most, serve
 
     def serve(self, events: int, now: float) -> None:
         """Answer one message, if there is one."""
@@ -107,8 +94,3 @@ class PacketClient:
             return True
         except (OSError, errors.TensormemError):
             return False
-
-    def close(self) -> None:
-        """Hang up."""
-        self.closed = True
-        self._connection.close()

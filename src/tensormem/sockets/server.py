@@ -6,6 +6,7 @@ descriptors are closed, and nothing of the parent's is touched. Must not know: w
 
 from __future__ import annotations
 
+import errno
 import logging
 import math
 import os
@@ -16,40 +17,19 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
 
 from tensormem import errors
+from tensormem.sockets.client import Client
 from tensormem.sockets.deadline import Deadline
 from tensormem.sockets.listener import Listener
 
-__all__ = ["Client", "Server"]
+__all__ = ["Server"]
 
 _BREATH = 0.1  # seconds without accepting, after that failed: the process may have no descriptors left
 _FORK_WAITS = 1.0  # seconds, at most, for the answer that is being made
 _log = logging.getLogger(__name__)
 
 _all: weakref.WeakSet[Server] = weakref.WeakSet()
-
-
-class Client(Protocol):
-    """A connection, as the server sees it."""
-
-    closed: bool
-
-    def fileno(self) -> int:
-        """Its descriptor."""
-
-    def interest(self, now: float) -> int:
-        """What to poll for."""
-
-    def wakes_at(self, now: float) -> float:
-        """When to look at it again although nothing happened."""
-
-    def serve(self, events: int, now: float) -> None:
-        """Do what can be done without waiting."""
-
-    def close(self) -> None:
-        """Hang up."""
 
 
 class Server:
@@ -83,7 +63,11 @@ class Server:
             listener.close()
             raise errors.from_system("eventfd", error) from None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self._let_go()
+            raise failure("starting a thread", OSError(errno.EAGAIN, str(error))) from None
         _all.add(self)
 
     @property

@@ -13,10 +13,10 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from tensormem import errors
+from tensormem.sockets.closable import Closable
 from tensormem.sockets.deadline import Deadline
 
 __all__ = ["SharedSocket", "new_socket"]
@@ -35,7 +35,7 @@ def new_socket(kind: int = socket.SOCK_SEQPACKET) -> socket.socket:
         raise errors.from_system("socket", error) from None
 
 
-class SharedSocket:
+class SharedSocket(Closable):
     """A socket and the calls that use it now. A context manager that closes it.
 
     >>> here, there = socket.socketpair()
@@ -153,14 +153,6 @@ class SharedSocket:
         self._wakers = set()
         if self._closed:
             self._socket.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _stay_alone() -> None:

@@ -10,10 +10,9 @@ import os
 import secrets
 import socket
 import threading
-from types import TracebackType
-from typing import Self
 
 from tensormem.errors import CannotWatch, TensormemError
+from tensormem.sockets.closable import Closable
 from tensormem.sockets.directory import names_in, open_directory, path_through
 from tensormem.sockets.lines import LONGEST_REQUEST, LineClient
 from tensormem.sockets.listener import Listener
@@ -28,7 +27,7 @@ _MOST_CLIENTS = 8
 _TOO_LONG = say(error=f"a request has at most {LONGEST_REQUEST} bytes")
 
 
-class Service:
+class Service(Closable):
     """A process that can be watched. Made by `serve()`.
 
     >>> import tensormem as tm
@@ -69,14 +68,6 @@ class Service:
     def close(self) -> None:
         """End the thread and remove the socket. Calling it again is harmless."""
         self._server.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _offer(self, place: str) -> Listener:
         name = f"{self.pid}-{secrets.token_hex(4)}.sock"

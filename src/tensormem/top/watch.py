@@ -5,16 +5,16 @@ Must not know: how answers are shown.
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from tensormem.sockets.closable import Closable
 from tensormem.top.conversation import converse
 from tensormem.top.processes import connect
 
 __all__ = ["Watch"]
 
 
-class Watch:
+class Watch(Closable):
     """A connection to a process that offers to be watched. It may be closed and made anew at any time.
 
     >>> import tensormem as tm
@@ -34,11 +34,3 @@ class Watch:
     def close(self) -> None:
         """Leave. The watched process does not care."""
         self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
