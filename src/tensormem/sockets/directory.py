@@ -44,7 +44,7 @@ def open_directory(path: str, *, create: bool = False) -> Iterator[int]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise failure(f"opening {path}", error) from None
+        raise errors.from_system(f"opening {path}", error) from None
     try:
         _check(path, os.fstat(fd), os.stat(os.path.dirname(path)))
         yield fd
@@ -63,7 +63,7 @@ def names_in(directory: str) -> list[str]:
         names = sorted(os.listdir(directory))
         return [name for name in names if not remove_file(os.path.join(directory, name))]
     except OSError as error:
-        raise failure(f"looking into {directory}", error) from None
+        raise errors.from_system(f"looking into {directory}", error) from None
 
 
 def _check(path: str, facts: os.stat_result, around: os.stat_result) -> None:

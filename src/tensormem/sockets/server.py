@@ -67,7 +67,7 @@ class Server:
             self._thread.start()
         except RuntimeError as error:
             self._let_go()
-            raise failure("starting a thread", OSError(errno.EAGAIN, str(error))) from None
+            raise errors.from_system("starting a thread", OSError(errno.EAGAIN, str(error))) from None
         _all.add(self)
 
     @property
