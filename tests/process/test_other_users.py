@@ -88,6 +88,16 @@ def test_another_user_reaches_no_worker_and_sees_no_name() -> None:
         assert [ask(member) for member in members(NODE.key)] == [{"used": 7}]
 
 
+def test_what_every_user_can_read_of_sockets_says_nothing_of_a_worker() -> None:
+    with Presence(NODE.key, 77_123, 0x5EC2E7, dict) as here:
+        with other_user(lambda: Path("/proc/net/unix").read_text()) as stranger:
+            seen = stranger.report
+        for fact in (NODE.key, "77123", "5ec2e7", str(0x5EC2E7), os.path.basename(here.member.address)):
+            assert fact not in seen
+        assert members(NODE.key) == [here.member]
+        assert not [name for name in os.listdir(directory.own_directory()) if name.startswith(".")]
+
+
 def test_a_worker_that_another_user_answers_for_is_not_believed(shared: Path) -> None:
     """As if it could listen at the address after all: the kernel says who it is."""
     with Presence(NODE.key, -1, 0, dict) as here:

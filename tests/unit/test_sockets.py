@@ -2,6 +2,7 @@
 
 import errno
 import os
+import random
 import resource
 import signal
 import socket
@@ -16,9 +17,12 @@ import tensormem as tm
 from support.holdings import open_descriptors
 from support.waiting import eventually
 from tensormem import errors
+from tensormem._core import describe_tensor
+from tensormem.distributed import handover_messages as messages
+from tensormem.distributed.delivery import take
 from tensormem.distributed.handover import HandOverServer
-from tensormem.distributed.worker_discovery import Presence
-from tensormem.sockets.connection import Connection
+from tensormem.distributed.worker_discovery import Presence, ask
+from tensormem.sockets.connection import Connection, connected
 from tensormem.sockets.deadline import Deadline
 from tensormem.sockets.listener import Listener
 from tensormem.sockets.shared_socket import SharedSocket
@@ -201,6 +205,48 @@ def test_without_descriptors_accepting_fails_by_name_and_waiting_goes_on() -> No
             assert len(ended) == 1
         with listener.accept(timeout=60):
             pass
+
+
+# --- Hostile messages ---
+
+
+def test_random_packets_with_random_descriptors_stop_no_hand_over_server_and_leave_nothing_in_it() -> None:
+    dice = random.Random(18)
+    tensor = tm.full(3, 7, "int8", memory="shm")
+    good = messages.Request(messages.BRING, "it", rest=describe_tensor(tensor, False)).format()
+    with HandOverServer() as server:
+        server.offer("it", [tensor])
+        before = open_descriptors()
+        for _ in range(150):
+            with connected(server.address, Deadline(60)) as hostile:
+                hostile.settimeout(60)
+                for _ in range(dice.randrange(1, 6)):
+                    message = bytearray(dice.choice((good, dice.randbytes(dice.randrange(1, 9000)))))
+                    message[dice.randrange(len(message))] ^= dice.randrange(256)
+                    try:
+                        socket.send_fds(hostile, [message], [0] * dice.choice((0, 1, 1, 2, 4, 5, 60)))
+                        assert hostile.recv(9000)[:1] in (b"Y", b"N", b"V", b"")
+                    except (BrokenPipeError, ConnectionResetError):
+                        break
+        assert take(server.address, "it", 1)[0].tolist() == [7] * 3
+        eventually(lambda: (server.waiting, open_descriptors()) == (0, before), "the server keeps something")
+
+
+def test_random_lines_in_random_pieces_stop_no_worker_from_answering() -> None:
+    dice = random.Random(18)
+    with Presence("test-lines", -1, 0, lambda: {"used": 7}) as here:
+        before = open_descriptors()
+        for _ in range(150):
+            with connected(here.member.address, Deadline(60), socket.SOCK_STREAM) as hostile:
+                hostile.settimeout(60)
+                for _ in range(dice.randrange(1, 6)):
+                    piece = dice.choice((b"\n", b"what?", dice.randbytes(dice.randrange(1, 9000))))
+                    try:
+                        hostile.send(piece)
+                    except (BrokenPipeError, ConnectionResetError):
+                        break
+        assert ask(here.member, timeout=60) == {"used": 7}
+        eventually(lambda: open_descriptors() == before, "the server keeps something")
 
 
 # --- Addresses ---

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -61,7 +62,8 @@ class Presence(Closable):
         def meet(connection: socket.socket, now: float) -> LineClient:
             return LineClient(connection, now, lambda line: _said(answer), idle=ANSWER_SECONDS)
 
-        listener = Listener(self.member.address, kind=socket.SOCK_STREAM)
+        first = f"{own_directory()}/.{secrets.token_hex(8)}"
+        listener = Listener(first, kind=socket.SOCK_STREAM, name=self.member.address)
         self._server = Server(listener, meet, name=f"tensormem-{node[:6]}", most_clients=_MOST_CLIENTS)
 
     def close(self) -> None:

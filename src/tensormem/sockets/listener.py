@@ -23,8 +23,10 @@ _QUEUE = 128
 
 
 class Listener(SharedSocket):
-    """A listening socket at a path (a file for this user alone), or at "@name". `uids`: who is let in. `name`: another
-    path of that file, which lasts longer than the one that was given.
+    """A listening socket at a path (a file for this user alone), or at "@name". `uids`: who is let in.
+
+    `name` is the path that the file gets in the end. The one that it has at first can be read by every user in
+    /proc/net/unix; a name that says something is never there.
 
     >>> from tensormem.sockets.connection import Connection
     >>> soon = Deadline(5)
@@ -51,9 +53,12 @@ class Listener(SharedSocket):
         try:
             self._bind(made)
             made.listen(_QUEUE)
+            self._take_name()
         except OSError as error:
             made.close()
-            raise errors.from_system(f"bind to {os.fspath(path)!r:.100}", error) from None
+            if self._file is not None:
+                remove_file(self._address, self._file)
+            raise errors.from_system(f"bind to {os.fspath(name or path)!r:.100}", error) from None
         super().__init__(made)
 
     def _bind(self, made: socket.socket) -> None:
@@ -69,6 +74,17 @@ class Listener(SharedSocket):
         if is_file:
             facts = os.stat(self._address)
             self._file = facts.st_dev, facts.st_ino
+
+    def _take_name(self) -> None:
+        if self._name == self._address:
+            return
+        try:
+            os.link(self._address, self._name)
+        except FileExistsError:
+            if not remove_file(self._name):
+                raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE)) from None
+            os.link(self._address, self._name)
+        os.unlink(self._address)
 
     def accept(self, deadline: Deadline) -> socket.socket:
         """The next one who connects. `ChannelRefused` when it runs as a user who is not let in; then accept again."""

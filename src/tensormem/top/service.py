@@ -74,7 +74,7 @@ class Service(Closable):
         self.path = os.path.join(place, name)
         with open_directory(place, create=True) as directory:
             names_in(path_through(directory, ""))  # killed processes leave theirs there
-            return Listener(path_through(directory, name), kind=socket.SOCK_STREAM, name=self.path)
+            return Listener(path_through(directory, f".{name}"), kind=socket.SOCK_STREAM, name=self.path)
 
 
 # --- The one of this process ---
