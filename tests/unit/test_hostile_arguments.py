@@ -11,7 +11,7 @@ import pytest
 
 import tensormem as tm
 from support.traces import record_steps
-from tensormem import _core, errors, mr
+from tensormem import errors, mr
 from tensormem.testing.dlpack_structs import MadeProducer
 
 
@@ -109,7 +109,7 @@ def _make_ring() -> None:
 
 def _make_tensor() -> None:
     tm.zeros(64, memory="shm").close()
-    _core.drop_spare_shared_memory()
+    tm.mr.SharedMemoryResource().trim()
 
 
 def _map_file() -> None:
