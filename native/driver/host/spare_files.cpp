@@ -110,7 +110,7 @@ bool clear_pages(const SpareFile& spare) {
   return true;
 }
 
-// How much memory a file has; where it cannot be said, or is too much, the file is emptied.
+// How much memory a file has, all of it where that cannot be said; if it is too much, the file is emptied.
 bool settle(SpareFile* spare) {
   spare->committed_bytes = spare->mapped_bytes;
   os::FileFacts facts;
