@@ -8,12 +8,11 @@ machine like ours (google/minimalloc, benchmarks/challenging); it is quoted, not
 import bisect
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from harness import Metric, Question, Row
+from tensormem.testing.workloads import workload_files
 from tensormem.trace import Lifetime, peak_load, plan, read_lifetimes
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 CAPACITY = 1_048_576
 MOST_FOR_PEERS = 10_000  # the peers look at every pair
 
@@ -27,16 +26,16 @@ def generated() -> list[Lifetime]:
 
 
 def instances(say: Callable[[str], None]) -> list[tuple[str, list[Lifetime], int | None]]:
-    hard = [(file.name[0], read_lifetimes(file), CAPACITY) for file in sorted(DATA.glob("minimalloc/*.csv"))]
-    real = [(file.stem, read_lifetimes(file), None) for folder in ("somas", "torch") for file in files(folder)]
+    hard = [(file.name[0], read_lifetimes(file), CAPACITY) for file in workload_files("minimalloc/*.csv")]
+    real = [
+        (file.stem, read_lifetimes(file), None)
+        for folder in ("somas", "torch")
+        for file in workload_files(f"{folder}/*.csv")
+    ]
     if not hard and not real:
         say("NO INSTANCES beside the project: a generated one stands in")
         return [("generated", generated(), None)]
     return [*hard, *real]
-
-
-def files(folder: str) -> list[Path]:
-    return sorted((DATA / folder).glob("*.csv"))
 
 
 def greedy(lifetimes: list[Lifetime], key: Callable[[Lifetime], tuple[int, ...]]) -> int:

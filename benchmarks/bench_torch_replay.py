@@ -6,8 +6,8 @@ from pathlib import Path
 
 import tensormem as tm
 from harness import Metric, Question, Row
+from tensormem.testing.workloads import workload_files
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "torch"
 Event = tuple[int, int, int, int]  # when, 1 for the beginning, which block, bytes
 
 
@@ -22,7 +22,7 @@ def generated() -> list[Event]:
 
 
 def traces(say: Callable[[str], None]) -> dict[str, list[Event]]:
-    found = sorted(DATA.glob("*.csv"))
+    found = workload_files("torch/*.csv")
     if not found:
         say("NO TRACES beside the project: a generated one stands in")
         return {"generated": generated()}

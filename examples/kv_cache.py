@@ -26,7 +26,7 @@ def load(file: Path | None, most: int | None) -> list[Request]:
     if found is not None:
         print(f"requests: {found.name}")
         return read_trace(found, most)
-    print("requests: GENERATED, because there is no trace at ../shared/data/llm; name one with --trace")
+    print("requests: GENERATED, because TENSORMEM_DATA names no recorded ones; name a file with --trace")
     return generate_trace(most)
 
 

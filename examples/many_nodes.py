@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"costs: {costs.source}; a claim {costs.claim_ns:,.0f} ns, set-up of a worker {costs.setup_ns / 1e6:.1f} ms")
     for workload in (chat(most=given.requests), long_prompts(most=given.requests)):
         if workload.generated:
-            print(f"{workload.name}: GENERATED requests, because there is no trace at ../shared/data/llm")
+            print(f"{workload.name}: GENERATED requests, because TENSORMEM_DATA names no recorded ones")
         found += compare(workload, given.nodes, costs, given.seed, say)
     say("")
     print(table(found))

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from support.workloads import workload  # noqa: F401 (a fixture)
+
 _LEFT_OUT = pytest.StashKey[int]()
 
 

@@ -5,17 +5,17 @@ Must not know: nodes and budgets.
 
 import csv
 import json
-import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import numpy
 from numpy.typing import NDArray
 
-FOLDER = Path(__file__).resolve().parents[3] / "shared" / "data" / "llm"
+from kv_serving.trace import Request, find_trace, generate_trace
+from tensormem.testing.workloads import workload_files
+
 TOKEN_BYTES = 131_072  # keys and values of one token: 32 layers, 8 heads of 128, 2 bytes each, for both
 PREFILL_SECONDS = 0.00025  # a token of the prompt
 DECODE_SECONDS = 0.04  # a token of the answer
@@ -49,11 +49,11 @@ def _workload(
     return Workload(name, table[:, 0] - table[0, 0], nbytes, seconds, node_bytes, **more)
 
 
-def chat(folder: Path = FOLDER, most: int | None = None) -> Workload:
+def chat(most: int | None = None) -> Workload:
     """Short conversations: an hour of Azure's service."""
-    file = folder / "AzureLLMInferenceTrace_conv.csv"
-    if not file.is_file():
-        return _workload("chat", _made_up(5.5, 6.7, 0.75), 16 * GIB, most, generated=True)
+    file = find_trace()
+    if file is None:
+        return _workload("chat", _generated(5.5, 6.7, 0.75), 16 * GIB, most, generated=True)
     with file.open(newline="") as lines:
         rows = [
             (
@@ -66,22 +66,16 @@ def chat(folder: Path = FOLDER, most: int | None = None) -> Workload:
     return _workload("chat", rows, 16 * GIB, most)
 
 
-def long_prompts(folder: Path = FOLDER, most: int | None = None) -> Workload:
+def long_prompts(most: int | None = None) -> Workload:
     """Conversations with long prompts: an hour of Mooncake's service."""
-    file = folder / "mooncake_conversation_trace.jsonl"
-    if not file.is_file():
-        return _workload("long prompts", _made_up(3.3, 9.0, 0.9), 160 * GIB, most, generated=True)
+    file = next(iter(workload_files("llm/mooncake_conversation_trace.jsonl")), None)
+    if file is None:
+        return _workload("long prompts", _generated(3.3, 9.0, 0.9), 160 * GIB, most, generated=True)
     with file.open() as lines:
         found = [json.loads(line) for line in lines]
     rows = [(each["timestamp"] / 1000, each["input_length"], each["output_length"]) for each in found]
     return _workload("long prompts", rows, 160 * GIB, most)
 
 
-def _made_up(rate: float, mean: float, spread: float) -> list[tuple[float, int, int]]:
-    dice = random.Random(2023)
-    rows, now = [], 0.0
-    for _ in range(12_000):
-        now += dice.expovariate(rate)
-        context = min(120_000, int(dice.lognormvariate(mean, spread)) + 1)
-        rows.append((now, context, min(1000, int(dice.lognormvariate(5.1, 0.7)) + 1)))
-    return rows
+def _generated(rate: float, mean: float, spread: float) -> list[Request]:
+    return generate_trace(12_000, rate=rate, mean=mean, spread=spread, longest=120_000)

@@ -9,7 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-FILE = Path("shared") / "data" / "llm" / "AzureLLMInferenceTrace_conv.csv"
+from tensormem.testing.workloads import workload_files
+
 GENERATED_REQUESTS = 19_366
 
 
@@ -26,9 +27,8 @@ class Request(NamedTuple):
 
 
 def find_trace() -> Path | None:
-    """The trace beside the repository, or None."""
-    file = Path(__file__).resolve().parents[3] / FILE
-    return file if file.is_file() else None
+    """The recorded trace of this machine (`TENSORMEM_DATA`), or None."""
+    return next(iter(workload_files("llm/AzureLLMInferenceTrace_conv.csv")), None)
 
 
 def read_trace(file: Path, most: int | None = None) -> list[Request]:
@@ -45,12 +45,14 @@ def read_trace(file: Path, most: int | None = None) -> list[Request]:
     return requests
 
 
-def generate_trace(most: int | None = None) -> list[Request]:
-    """Arrivals at random, 5.5 a second; contexts around 1,000 tokens with a long tail; answers of about 200."""
+def generate_trace(
+    most: int | None = None, *, rate: float = 5.5, mean: float = 6.7, spread: float = 0.75, longest: int = 14_000
+) -> list[Request]:
+    """Arrivals at random, `rate` a second; contexts drawn from a long-tailed distribution; answers of about 200."""
     source = random.Random(2023)
     requests, now = [], 0.0
     for _ in range(GENERATED_REQUESTS if most is None else most):
-        now += source.expovariate(5.5)
-        context = min(14_000, int(source.lognormvariate(6.7, 0.75)) + 1)
+        now += source.expovariate(rate)
+        context = min(longest, int(source.lognormvariate(mean, spread)) + 1)
         requests.append(Request(now, context, min(1000, int(source.lognormvariate(5.1, 0.7)) + 1)))
     return requests

@@ -93,7 +93,9 @@ class Config:
     oom_dump: str = _text(
         "off", "off, or the path of a file, in which {pid} is the process", "write a report here when memory runs out"
     )
-
+    data: str = _text(
+        "auto", "auto, or the path of a folder", "where real workloads lie; auto: beside a clone, if they are there"
+    )
     missing_space: MissingSpace = _choice(
         MissingSpace.ERROR, "main: take a tensor that arrives from a space which is not here into main memory"
     )

@@ -1,20 +1,10 @@
-"""Owns: small traces for tests: recorded here, and the real ones of other tools if this machine has them."""
+"""Owns: small traces for tests, recorded here."""
 
 from pathlib import Path
 
 import pytest
 
 import tensormem as tm
-
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
-
-
-def real_data(*parts: str) -> Path:
-    """A file of the real workloads; the test says loudly when it is not there."""
-    path = DATA.joinpath(*parts)
-    if not path.exists():
-        pytest.skip(f"could not run: {path.name} of the real workloads is not on this machine")
-    return path
 
 
 def record_steps(path: Path, *, stacks: bool = False, steps: int = 3) -> None:

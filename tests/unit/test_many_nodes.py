@@ -81,9 +81,10 @@ def test_budgets_keep_what_others_are_guaranteed() -> None:
     assert elastic.is_valid()
 
 
-def test_both_traces_are_read_or_made_up(tmp_path: Path) -> None:
+def test_both_traces_are_read_or_generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENSORMEM_DATA", str(tmp_path))
     for read in (chat, long_prompts):
-        made_up = read(tmp_path, most=200)
+        made_up = read(most=200)
         assert made_up.generated and len(made_up) == 200
         assert (numpy.diff(made_up.arrivals) >= 0).all() and made_up.arrivals[0] == 0
 

@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import tensormem as tm
-from support.traces import real_data, record_steps
+from support.traces import record_steps
+from support.workloads import cases
 from tensormem.cli.main import cli
 
 
@@ -135,9 +136,9 @@ def test_record_of_what_does_not_use_tensormem_says_so(tmp_path: Path) -> None:
     assert missing.exit_code == 2
 
 
-@pytest.mark.parametrize("name", ["torch/gpt_medium_128_inference_snapshot.pickle", "somas/resnet50.csv"])
-def test_every_verb_works_on_real_data(name: str, tmp_path: Path) -> None:
-    path = real_data(*name.split("/"))
+@pytest.mark.parametrize("workload", cases("torch/*.pickle", "somas/resnet*.csv"), indirect=True)
+def test_every_verb_works_on_the_files_of_others(workload: Path, tmp_path: Path) -> None:
+    path = workload
     assert run("stats", path).exit_code in (0, 1)
     assert run("tree", path).exit_code == 0
     assert run("diff", path, path).exit_code == 0

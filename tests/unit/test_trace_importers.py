@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tensormem as tm
-from support.traces import real_data
+from support.workloads import cases
 from tensormem.errors import InvalidLifetimes, TraceError
 
 RMM = """Thread,Time,Action,Pointer,Size,Stream
@@ -128,17 +128,18 @@ def test_something_else_is_refused_with_what_it_begins_with(tmp_path: Path) -> N
         tm.trace.open(path)
 
 
-def test_the_real_snapshot_is_read() -> None:
-    trace = tm.trace.open(real_data("torch", "gpt_medium_128_inference_snapshot.pickle"))
+@pytest.mark.parametrize("workload", cases("torch/*.pickle"), indirect=True)
+def test_a_whole_snapshot_is_read(workload: Path) -> None:
+    trace = tm.trace.open(workload)
     assert trace.format == "torch" and trace.peaks()["gpu:0"].nbytes > 2**20
     lifetimes = trace.lifetimes()
     tm.trace.check_lifetimes(lifetimes)
-    assert len(lifetimes) >= 1280
+    assert len(lifetimes) >= 400
 
 
 @pytest.mark.parametrize(
-    "name", ["minimalloc/A.1048576.csv", "somas/resnet50.csv", "torch/gpt_medium_512_training.csv"]
+    "workload", cases("minimalloc/*.csv", "somas/resnet*.csv", "torch/*.csv", most=1), indirect=True
 )
-def test_the_real_lifetimes_are_read(name: str) -> None:
-    trace = tm.trace.open(real_data(*name.split("/")))
+def test_whole_files_of_lifetimes_are_read(workload: Path) -> None:
+    trace = tm.trace.open(workload)
     assert tm.trace.peak_load(trace.lifetimes()) == trace.peaks()["main"].nbytes

@@ -10,13 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.traces import DATA
+from support.workloads import CAPACITY, cases
 from tensormem import errors
 from tensormem.trace import Lifetime, Plan, PlanProgress, load_plan, peak_load, plan, read_lifetimes, save_plan
 from tensormem.trace.plan_file import plan_from_json, plan_to_json
-
-INSTANCES = ("A", "B", "C", "D", "E", "F", "G", "H")
-CAPACITY = 1_048_576
 
 
 @st.composite
@@ -98,12 +95,9 @@ def test_a_block_outside_the_height_or_off_its_alignment_is_refused() -> None:
             Plan(block, offsets, height, 8, alignment=alignment)
 
 
-@pytest.mark.parametrize("name", INSTANCES)
-def test_a_hard_instance_fits_its_capacity(name: str) -> None:
-    file = DATA / "minimalloc" / f"{name}.{CAPACITY}.csv"
-    if not file.exists():
-        pytest.skip(f"could not run: {file} is not there; the small instances above are all that was tried")
-    made = plan(read_lifetimes(file), capacity=CAPACITY, time_limit=200)
+@pytest.mark.parametrize("workload", cases("minimalloc/*.csv"), indirect=True)
+def test_a_hard_instance_fits_its_capacity(workload: Path) -> None:
+    made = plan(read_lifetimes(workload), capacity=CAPACITY, time_limit=200)
     assert made.fits(CAPACITY) and collisions(made) == []
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tensormem as tm
-from support.traces import DATA
+from support.workloads import cases
 from tensormem import errors, mr
 from tensormem._core import abstract_driver
 from tensormem.reports.replay_plot import replay_svg
@@ -129,11 +129,9 @@ def test_abstract_memory_says_that_nobody_can_touch_it() -> None:
     resource.deallocate(block)
 
 
-@pytest.mark.parametrize("name", ["torch/gpt_medium_512_training.csv", "somas/resnet50.csv"])
-def test_lifetimes_of_real_models_are_replayed_on_elastic_pages(name: str) -> None:
-    if not (DATA / name).exists():
-        pytest.skip(f"could not run: {DATA / name} is not there")
-    step = read_lifetimes(DATA / name)
+@pytest.mark.parametrize("workload", cases("torch/*512_training.csv", "somas/resnet*.csv"), indirect=True)
+def test_lifetimes_of_models_are_replayed_on_elastic_pages(workload: Path) -> None:
+    step = read_lifetimes(workload)
     report = replay(step, "elastic")
     assert report.fits and report.peak_live == peak_load(step) <= report.peak_reserved
     assert replay(step, "elastic", capacity=report.peak_reserved).fits
@@ -158,12 +156,10 @@ def test_a_recording_is_replayed_with_its_names_and_streams(tmp_path: Path) -> N
     assert failure is not None and failure.name == "cache #0"
 
 
+@pytest.mark.parametrize("workload", cases("torch/*.pickle"), indirect=True)
 @pytest.mark.parametrize("stack", ["pool", "elastic"])
-def test_a_pytorch_snapshot_is_replayed(stack: str) -> None:
-    file = DATA / "torch" / "gpt_medium_128_inference_snapshot.pickle"
-    if not file.exists():
-        pytest.skip(f"could not run: {file} is not there")
-    with tm.trace.open(file) as trace:
+def test_a_pytorch_snapshot_is_replayed(stack: str, workload: Path) -> None:
+    with tm.trace.open(workload) as trace:
         report = replay(trace, stack, capacity="24GiB")
     assert report.fits and 0 < report.peak_live <= report.peak_reserved
 

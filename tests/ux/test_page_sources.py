@@ -8,15 +8,15 @@ import pytest
 import tensormem as tm
 from support.browser import OpenedPage
 from support.pages import VIEWS, Show, out_at, text_trace
-from support.traces import real_data
+from support.workloads import cases
 
 HOSTILE = "</script><img src=x onerror=alert(1)><!--<script>"
 
 
-def test_a_pytorch_snapshot_is_shown(show: Show) -> None:
-    path = real_data("torch", "gpt_medium_128_inference_snapshot.pickle")
-    page = show(path)
-    with tm.trace.open(path) as trace:
+@pytest.mark.parametrize("workload", cases("torch/*.pickle"), indirect=True)
+def test_a_pytorch_snapshot_is_shown(show: Show, workload: Path) -> None:
+    page = show(workload)
+    with tm.trace.open(workload) as trace:
         assert page.ask("summary()")["peak_bytes"] == trace.peaks("space")[""].nbytes
         middle = trace.duration_ns // 2
         assert page.ask("usage('space', tensormem.eventAt(argument))", middle) == out_at(trace, middle, "space")
@@ -24,11 +24,10 @@ def test_a_pytorch_snapshot_is_shown(show: Show) -> None:
     assert all(len(page.colors(view)) > 2 for view in VIEWS)
 
 
-@pytest.mark.parametrize("name", ["somas/resnet50.csv", "torch/gpt_medium_512_inference.csv"])
-def test_lifetimes_without_addresses_are_shown(show: Show, name: str) -> None:
-    path = real_data(*name.split("/"))
-    page = show(path)
-    with tm.trace.open(path) as trace:
+@pytest.mark.parametrize("workload", cases("torch/*inference.csv"), indirect=True)
+def test_lifetimes_without_addresses_are_shown(show: Show, workload: Path) -> None:
+    page = show(workload)
+    with tm.trace.open(workload) as trace:
         assert page.ask("summary()")["peak_bytes"] == tm.trace.peak_load(trace.lifetimes())
     assert "no addresses" in page.page.locator("#state").inner_text()
     assert page.errors == [] and all(len(page.colors(view)) > 2 for view in VIEWS)
