@@ -70,6 +70,13 @@ void tensormem_simgpu_clear_plan(void) { call_book().clear_plan(); }
 
 std::uint64_t tensormem_simgpu_calls(const char* function) { return call_book().count(function); }
 
+std::uint64_t tensormem_simgpu_timing_records(void) {
+  const std::shared_ptr<Machine> machine = current_machine();
+  if (machine == nullptr) return 0;
+  const std::lock_guard lock(machine->mutex);
+  return machine->streams.timing_record_count();
+}
+
 std::uint64_t tensormem_simgpu_nanoseconds(void) { return call_book().nanoseconds(); }
 
 std::size_t tensormem_simgpu_log(char* buffer, std::size_t capacity) {
@@ -104,7 +111,7 @@ int tensormem_simgpu_break_device(int ordinal, int result) {
 int tensormem_simgpu_touch(void* handle, std::uint64_t address, std::uint64_t nbytes, int write) {
   const std::shared_ptr<Machine> machine = current_machine();
   if (machine == nullptr) return kDeinitialized;
-  const std::lock_guard lock(machine->mutex);
+  std::unique_lock lock(machine->mutex);
   Stream* stream = nullptr;
   if (handle == nullptr) {
     if (machine->devices.empty()) return kNoDevice;
@@ -112,7 +119,10 @@ int tensormem_simgpu_touch(void* handle, std::uint64_t address, std::uint64_t nb
   } else {
     SIM_TRY(machine->streams.find(handle, &stream));
   }
-  return machine->touch(address, nbytes, write != 0, *stream);
+  const Result touched = machine->touch(address, nbytes, write != 0, *stream);
+  lock.unlock();
+  Streams::wait_for_room();
+  return touched;
 }
 
 }  // extern "C"

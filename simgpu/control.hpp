@@ -27,6 +27,8 @@ SIM_CONTROL void tensormem_simgpu_delay(const char* function, std::uint64_t nano
 SIM_CONTROL void tensormem_simgpu_delay_work(const char* function, std::uint64_t nanoseconds);
 SIM_CONTROL void tensormem_simgpu_clear_plan(void);
 SIM_CONTROL std::uint64_t tensormem_simgpu_calls(const char* function);
+// How often an event was recorded that keeps the time: what a program that only orders its work does not need.
+SIM_CONTROL std::uint64_t tensormem_simgpu_timing_records(void);
 // How long all calls took together: the simulation's own time, to be taken off a client's.
 SIM_CONTROL std::uint64_t tensormem_simgpu_nanoseconds(void);
 

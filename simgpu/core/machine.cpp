@@ -15,6 +15,7 @@ namespace simgpu {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kWindowAlignment = 2ULL << 20;
 
 std::mutex g_mutex;
 std::shared_ptr<Machine>& slot() {
@@ -86,7 +87,7 @@ Machine::Machine(const Config& wanted) : config(wanted) {
     device->ordinal = static_cast<int>(devices.size());
     device->total = bytes;
     // Twice the addresses, so that a hole between allocations does not make memory unusable.
-    if (device->window.open(2 * bytes, VirtualMemory::kGranularity, true) != 0) return;
+    if (device->window.open(2 * bytes, kWindowAlignment, true) != 0) return;
     device->heap.open(device->window.start(), device->window.size());
     memory.add_window(device->window);
     devices.push_back(std::move(device));
@@ -135,13 +136,6 @@ Result Machine::register_host(std::uint64_t address, std::uint64_t nbytes) {
   return kSuccess;
 }
 
-Result Machine::unregister_host(std::uint64_t address) {
-  const Range* const range = memory.find_start(address);
-  if (range == nullptr || range->kind != Kind::registered) return kNotRegistered;
-  memory.remove(address);
-  return kSuccess;
-}
-
 Result Machine::advise(std::uint64_t address, std::uint64_t nbytes, int advice, int where) {
   enum : int { kReadMostly = 1, kUnsetReadMostly, kPreferred, kUnsetPreferred, kAccessedBy, kUnsetAccessedBy };
   Range* const range = memory.find(address);
@@ -165,16 +159,18 @@ Result Machine::advise(std::uint64_t address, std::uint64_t nbytes, int advice, 
   return kSuccess;
 }
 
-std::vector<HostPoint> Machine::uses_of(const Range& range) {
+std::vector<HostPoint> Machine::work_before_end_of(const Range& range) {
   std::vector<HostPoint> points;
-  if (range.uses.empty()) return points;
+  const bool is_used = !range.uses.empty();
   for (const auto& device : devices) {
+    const bool waits = config.habits.free_waits && (range.device == device.get() || range.window == nullptr);
+    if (!is_used && !waits) continue;
     for (const HostPoint& end : streams.ends_of(*device)) points.push_back(end);
   }
   return points;
 }
 
-// Freeing waits for the work that touches the memory, as the driver does.
+// Freeing waits for the work that touches the memory; by habit, for all work of the device.
 Result Machine::deallocate(std::uint64_t address, Kind kind) {
   std::vector<HostPoint> points;
   {
@@ -184,7 +180,7 @@ Result Machine::deallocate(std::uint64_t address, Kind kind) {
                                                       range->kind == Kind::external);
     const bool fits = range != nullptr && (range->kind == kind || (kind == Kind::device && freed_as_device));
     if (!fits) return kInvalidValue;
-    points = uses_of(*range);
+    points = work_before_end_of(*range);
   }
   for (const HostPoint& point : points) point.wait();
   const std::lock_guard lock(mutex);
@@ -202,6 +198,22 @@ Result Machine::deallocate(std::uint64_t address, Kind kind) {
   return kSuccess;
 }
 
+Result Machine::unregister_host(std::uint64_t address) {
+  std::vector<HostPoint> points;
+  {
+    const std::lock_guard lock(mutex);
+    const Range* const range = memory.find_start(address);
+    if (range == nullptr || range->kind != Kind::registered) return kNotRegistered;
+    if (config.habits.free_waits) points = work_before_end_of(*range);
+  }
+  for (const HostPoint& point : points) point.wait();
+  const std::lock_guard lock(mutex);
+  const Range* const range = memory.find_start(address);
+  if (range == nullptr || range->kind != Kind::registered) return kNotRegistered;
+  memory.remove(address);
+  return kSuccess;
+}
+
 // Pages must not go from under work that touches them.
 Result Machine::unmap(std::uint64_t address, std::uint64_t size) {
   std::vector<HostPoint> points;
@@ -209,7 +221,7 @@ Result Machine::unmap(std::uint64_t address, std::uint64_t size) {
     const std::lock_guard lock(mutex);
     memory.for_each([&](const Range& range) {
       if (range.kind != Kind::mapped || range.start - address >= size) return;
-      for (const HostPoint& point : uses_of(range)) points.push_back(point);
+      for (const HostPoint& point : work_before_end_of(range)) points.push_back(point);
     });
   }
   for (const HostPoint& point : points) point.wait();

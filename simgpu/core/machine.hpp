@@ -34,11 +34,11 @@ class Machine {
   Result allocate(Device& device, std::uint64_t nbytes, std::uint64_t* address);
   Result allocate_host(Device* device, std::uint64_t nbytes, Kind kind, std::uint64_t* address);
   Result register_host(std::uint64_t address, std::uint64_t nbytes);
-  Result unregister_host(std::uint64_t address);
   // By the numbers that both vendors have: 1 to 6. `device` -1 is the host.
   Result advise(std::uint64_t address, std::uint64_t nbytes, int advice, int device);
   // Work with the public addresses of the caller. What is returned must be waited for when `*wait` says so.
-  Result copy(const tensormem::host::CopyWork& work, Stream& stream, HostPoint* wait);
+  // `who` copies: the stream's device, or the owners of both places, when the call names them.
+  Result copy(const tensormem::host::CopyWork& work, Stream& stream, By who, HostPoint* wait);
   Result fill(const tensormem::host::FillWork& work, Stream& stream);
   Result call_back(void (*function)(void*), void* argument, Stream& stream);
   // What a kernel would do: touch the bytes at its place in the stream.
@@ -51,6 +51,7 @@ class Machine {
 
   // --- Without it: these wait ----------------------------------------------------------------------------------------
   Result deallocate(std::uint64_t address, Kind kind);
+  Result unregister_host(std::uint64_t address);
   Result unmap(std::uint64_t address, std::uint64_t size);
   Result synchronize(Stream& stream);
   Result synchronize(Event& event);
@@ -61,18 +62,19 @@ class Machine {
   const Config config;
   std::vector<std::unique_ptr<Device>> devices;
   MemoryMap memory;
-  Streams streams;
+  Streams streams{config};
   Pools pools{*this};
   VirtualMemory virtual_memory{*this};
   Externals externals{*this};
   std::vector<std::string> violations;
 
  private:
-  Result resolve(const tensormem::Pitched& place, const tensormem::CopyShape& shape, bool write, Stream& stream,
+  Result resolve(const tensormem::Pitched& place, const tensormem::CopyShape& shape, const Access& access,
                  Span* span);
+  Access access_of(const Stream& stream, bool write, By who) const;
   void note_uses(const Span& span, Stream& stream);
-  // Where the streams end whose work may still touch a range.
-  std::vector<HostPoint> uses_of(const Range& range);
+  // The work that must be done before a range may end.
+  std::vector<HostPoint> work_before_end_of(const Range& range);
 };
 
 // The machine that is switched on; null when none is, and in the child of a fork.

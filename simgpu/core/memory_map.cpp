@@ -38,7 +38,15 @@ const Window* MemoryMap::find_window(std::uint64_t address) const {
   return window->contains(address) ? window : nullptr;
 }
 
-Result MemoryMap::resolve(std::uint64_t address, std::uint64_t size, int device, bool write, Span* span) {
+bool Range::is_open_to(const Device& worker, bool write) const {
+  const std::uint32_t bit = 1U << worker.ordinal;
+  if (kind == Kind::mapped) return ((write ? writers : readers) & bit) != 0;
+  if (device == &worker) return true;
+  if (kind == Kind::pooled) return ((write ? pool->writers : pool->readers) & bit) != 0;
+  return (worker.peers >> device->ordinal & 1U) != 0;
+}
+
+Result MemoryMap::resolve(std::uint64_t address, std::uint64_t size, const Access& access, Span* span) {
   const Window* const window = find_window(address);
   if (window == nullptr) {
     Range* const range = find(address);
@@ -50,9 +58,11 @@ Result MemoryMap::resolve(std::uint64_t address, std::uint64_t size, int device,
   for (std::uint64_t at = address; at < address + size;) {
     Range* const range = find(at);
     if (range == nullptr) return kInvalidValue;
-    // The device that memory lives on copies for the others; when it may not either, nobody can.
-    const std::uint32_t either = 1U << device | 1U << range->device->ordinal;
-    if (((write ? range->writers : range->readers) & either) == 0) return kInvalidValue;
+    if (!range->is_open_to(access.device, access.write)) {
+      // The device that memory lives on copies for the others; when it may not either, nobody can.
+      if (!range->is_open_to(*range->device, access.write)) return kInvalidValue;
+      if (access.who == By::worker) return kPeerAccessNotEnabled;
+    }
     span->ranges.push_back(range);
     at = range->start + range->size;
   }

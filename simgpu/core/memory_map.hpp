@@ -46,6 +46,17 @@ struct Range {
   std::uint64_t alias(std::uint64_t address) const { return window == nullptr ? address : window->alias(address); }
   bool contains(std::uint64_t address) const { return address - start < size; }
   bool is_host() const { return kind == Kind::host || kind == Kind::registered; }
+  // Whether work of the device may touch it.
+  bool is_open_to(const Device& worker, bool write) const;
+};
+
+// Whose rights count: those of the device that does the work, or those of the memory's own device as well.
+enum class By : std::uint8_t { worker, owner };
+
+struct Access {
+  const Device& device;
+  bool write = false;
+  By who = By::worker;
 };
 
 // Where a span lies, and what it touches.
@@ -72,7 +83,8 @@ class MemoryMap {
   bool is_device_address(std::uint64_t address) const { return find_window(address) != nullptr; }
 
   // Addresses outside every window are the host's own, and taken as they are.
-  Result resolve(std::uint64_t address, std::uint64_t size, int device, bool write, Span* span);
+  // kPeerAccessNotEnabled when the memory is there and its own device may touch it, but the worker may not.
+  Result resolve(std::uint64_t address, std::uint64_t size, const Access& access, Span* span);
 
  private:
   const Window* find_window(std::uint64_t address) const;

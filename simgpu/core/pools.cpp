@@ -78,7 +78,7 @@ Result Pools::take_fresh(Pool& pool, std::uint64_t size, std::uint64_t* address)
 }
 
 Result Pools::allocate(Pool& pool, std::uint64_t nbytes, Stream& stream, std::uint64_t* address) {
-  const std::uint64_t size = round_up(nbytes);
+  const std::uint64_t size = round_up(std::max<std::uint64_t>(nbytes, 1));  // 0 bytes have an address, too
   stream.clock.merge(machine_.streams.host_clock());
   if (!reuse(pool, size, stream, address)) {
     Result taken = take_fresh(pool, size, address);

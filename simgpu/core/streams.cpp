@@ -1,8 +1,10 @@
 #include "core/streams.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "core/call_book.hpp"
 #include "core/machine.hpp"
@@ -32,6 +34,12 @@ host::EventTable& event_table() {
   static host::EventTable* const table = new host::EventTable(stream_table());
   return *table;
 }
+
+thread_local HostPoint t_room;
+
+// What it takes to write the time down, on the stream.
+constexpr std::uint64_t kTimingNanoseconds = 5000;
+constexpr unsigned kDisableTiming = 2;
 
 std::atomic<std::uint64_t> g_serials{0};
 std::atomic<std::uint64_t> g_threads{0};
@@ -147,6 +155,7 @@ Result Streams::order_with_legacy(Stream& stream) {
 
 Result Streams::submit(Stream& stream, const host::Task& task) {
   SIM_TRY(order_with_legacy(stream));
+  bound_queue(stream);
   stream.clock.merge(host_);
   if (const std::uint64_t nanoseconds = CallBook::work_nanoseconds(); nanoseconds != 0) {
     if (!stream_table().submit(stream.id, host::make_task<take_time>(Latency{nanoseconds})).ok()) return kUnknown;
@@ -155,6 +164,22 @@ Result Streams::submit(Stream& stream, const host::Task& task) {
   stream.clock.raise({stream.serial, ++stream.submitted});
   return kSuccess;
 }
+
+// A mark every sixteenth of the queue: when there are too many that have not been passed, it is full. Set before the
+// work, so that a stream is idle when its work is done.
+void Streams::bound_queue(Stream& stream) {
+  const std::uint64_t step = std::max<std::uint64_t>(config_.queue / 16, 1);
+  if (!config_.habits.bounded_queue || ++stream.unmarked < step) return;
+  stream.unmarked = 0;
+  while (!stream.marks.empty() && stream.marks.front().has_passed()) stream.marks.pop_front();
+  const HostPoint end = end_of(stream);
+  if (end.has_passed()) return;
+  stream.marks.push_back(end);
+  if (stream.marks.size() <= config_.queue / step) return;
+  t_room = stream.marks.front();
+}
+
+void Streams::wait_for_room() { std::exchange(t_room, {}).wait(); }
 
 // --- Events ------------------------------------------------------------------------------------------------------
 
@@ -184,7 +209,13 @@ Result Streams::find_event(void* handle, Event** event) {
 Result Streams::record(Event& event, Stream& stream) {
   if (event.device != stream.device) return kInvalidHandle;  // an event belongs to one context
   SIM_TRY(order_with_legacy(stream));
+  bound_queue(stream);
   stream.clock.merge(host_);
+  if ((event.flags & kDisableTiming) == 0) {
+    timing_records_ += 1;
+    const host::Task task = host::make_task<take_time>(Latency{kTimingNanoseconds});
+    if (config_.habits.timing_cost && !stream_table().submit(stream.id, task).ok()) return kUnknown;
+  }
   if (!event_table().record(event.handle, stream.id).ok()) return kUnknown;
   event.recorded = true;
   event.clock = stream.clock;
@@ -206,7 +237,6 @@ bool Streams::has_passed(const Event& event) const {
 void Streams::wait_for(tensormem::EventHandle event) { (void)event_table().synchronize(event).ok(); }
 
 Result Streams::elapsed(const Event& start, const Event& end, float* milliseconds) {
-  constexpr unsigned kDisableTiming = 2;
   if (((start.flags | end.flags) & kDisableTiming) != 0 || !start.recorded || !end.recorded) return kInvalidHandle;
   if (start.device != end.device) return kInvalidHandle;
   bool passed = false;

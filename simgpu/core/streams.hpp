@@ -5,11 +5,13 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <unordered_map>
 #include <vector>
 
 #include "core/clock.hpp"
+#include "core/config.hpp"
 #include "core/results.hpp"
 #include "driver/host/event_table.hpp"
 #include "driver/host/stream_table.hpp"
@@ -39,6 +41,8 @@ struct Stream {
   bool alive = true;
   std::uint64_t submitted = 0;
   Clock clock;
+  std::uint64_t unmarked = 0;   // pieces of work since the latest mark
+  std::deque<HostPoint> marks;  // points of the queue, some way apart, that have not been passed
   Point now() const { return {serial, submitted}; }
   bool is_blocking() const { return (flags & 1) == 0; }
 };
@@ -54,6 +58,10 @@ struct Event {
 
 class Streams {
  public:
+  explicit Streams(const Config& config) : config_(config) {}
+  // A call that queued more than its stream has room for waits here, without the machine's lock, before it returns.
+  static void wait_for_room();
+
   Result create(Device& device, unsigned flags, int priority, bool is_own, Stream** stream);
   // Its work goes on to the end; the handle is dead at once.
   void destroy(Stream& stream);
@@ -84,11 +92,13 @@ class Streams {
 
   std::uint64_t own_count() const;
   std::uint64_t event_count() const;
+  std::uint64_t timing_record_count() const { return timing_records_; }
   // What a context leaves behind when it is destroyed.
   void destroy_all(Device& device);
   void close();
 
  private:
+  void bound_queue(Stream& stream);
   Result order_behind(Stream& stream, Stream& other);
   Result order_with_legacy(Stream& stream);
   void bury_idle();
@@ -99,6 +109,8 @@ class Streams {
   std::unordered_map<std::uint64_t, Stream*> per_thread_;  // by thread and device
   std::vector<Stream*> dying_;
   Clock host_;
+  const Config& config_;
+  std::uint64_t timing_records_ = 0;
 };
 
 }  // namespace simgpu

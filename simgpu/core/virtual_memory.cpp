@@ -2,21 +2,17 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <iterator>
 
+#include "core/descriptors.hpp"
 #include "core/machine.hpp"
 
 namespace simgpu {
 
-namespace {
-
-bool is_whole(std::uint64_t value) { return value % VirtualMemory::kGranularity == 0; }
-
-}  // namespace
+bool VirtualMemory::is_whole(std::uint64_t value) const { return value % machine_.config.granularity == 0; }
 
 VirtualMemory::~VirtualMemory() {
   for (const auto& [handle, physical] : physicals_) ::close(physical->fd);
@@ -33,7 +29,7 @@ Window* VirtualMemory::find_reservation(std::uint64_t address, std::uint64_t siz
 Result VirtualMemory::reserve(std::uint64_t size, std::uint64_t alignment, std::uint64_t* address) {
   if (size == 0 || !is_whole(size) || (alignment & (alignment - 1)) != 0) return kInvalidValue;
   auto window = std::make_unique<Window>();
-  if (window->open(size, std::max(alignment, kGranularity), false) != 0) return kOutOfMemory;
+  if (window->open(size, std::max(alignment, machine_.config.granularity), false) != 0) return kOutOfMemory;
   *address = window->start();
   machine_.memory.add_window(*window);
   reservations_.emplace(window->start(), std::move(window));
@@ -169,6 +165,7 @@ Result VirtualMemory::export_fd(std::uint64_t handle, int* fd) {
   Physical* physical = nullptr;
   SIM_TRY(find(handle, &physical));
   if ((physical->handle_types & 1) == 0) return kInvalidValue;
+  if (machine_.config.habits.sizeless_descriptors) return seal(physical->fd, physical->size, 0, fd);
   const int copy = fcntl(physical->fd, F_DUPFD_CLOEXEC, 0);
   if (copy < 0) return kOperatingSystem;
   *fd = copy;
@@ -176,18 +173,20 @@ Result VirtualMemory::export_fd(std::uint64_t handle, int* fd) {
 }
 
 Result VirtualMemory::import_fd(Device& device, int fd, std::uint64_t* handle) {
-  struct stat facts{};
-  if (fstat(fd, &facts) != 0 || !S_ISREG(facts.st_mode)) return kInvalidValue;
-  const auto size = static_cast<std::uint64_t>(facts.st_size);
-  if (size == 0 || !is_whole(size)) return kInvalidValue;
-  const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-  if (copy < 0) return kOperatingSystem;
+  int file = -1;
+  Letter letter;
+  SIM_TRY(unseal(fd, &file, &letter));
+  const std::uint64_t size = letter.size;
+  if (size == 0 || !is_whole(size)) {
+    ::close(file);
+    return kInvalidValue;
+  }
   auto physical = std::make_unique<Physical>();
   physical->handle = ++next_handle_;
   physical->device = &device;
   physical->size = size;
   physical->handle_types = 1;
-  physical->fd = copy;
+  physical->fd = file;
   physical->imported = true;
   physical->references = 1;
   *handle = physical->handle;

@@ -28,8 +28,6 @@ struct Physical {
 
 class VirtualMemory {
  public:
-  static constexpr std::uint64_t kGranularity = 2ULL << 20;
-
   explicit VirtualMemory(Machine& machine) : machine_(machine) {}
   ~VirtualMemory();
 
@@ -52,6 +50,7 @@ class VirtualMemory {
   std::uint64_t physical_count() const { return physicals_.size(); }
 
  private:
+  bool is_whole(std::uint64_t value) const;
   Window* find_reservation(std::uint64_t address, std::uint64_t size);
   // True when whole mappings, side by side, fill the range exactly.
   bool is_filled(std::uint64_t address, std::uint64_t size);

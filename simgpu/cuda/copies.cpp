@@ -11,24 +11,25 @@ namespace {
 enum class Ends { when_queued, when_done };
 
 // With pageable memory on the far side, and for the functions without a stream, the caller waits.
-simgpu::Result run_copy(Machine& machine, Device& current, const host::CopyWork& work, StreamHandle handle, Ends ends) {
+simgpu::Result run_copy(Machine& machine, Device& current, const host::CopyWork& work, StreamHandle handle, Ends ends,
+                        By who) {
   Stream* stream = nullptr;
   HostPoint wait;
   {
     const std::lock_guard lock(machine.mutex);
     SIM_TRY(find_stream(machine, current, handle, &stream));
-    SIM_TRY(machine.copy(work, *stream, &wait));
+    SIM_TRY(machine.copy(work, *stream, who, &wait));
   }
   wait.wait();
   return ends == Ends::when_done ? machine.synchronize(*stream) : simgpu::kSuccess;
 }
 
 simgpu::Result copy_line(const char* function, std::uint64_t to, std::uint64_t from, std::size_t nbytes,
-                         StreamHandle stream, Ends ends) {
+                         StreamHandle stream, Ends ends, By who = By::worker) {
   return serve_in_context(function, {to, from, nbytes, number(stream)}, [&](Machine& machine, Device& current) {
     if (nbytes == 0) return simgpu::kSuccess;
     const host::CopyWork work{{to, 0, nbytes, nbytes}, {from, 0, nbytes, nbytes}, {nbytes, 1, 1}};
-    return run_copy(machine, current, work, stream, ends);
+    return run_copy(machine, current, work, stream, ends, who);
   });
 }
 
@@ -50,11 +51,11 @@ Pitched place_of(const Side3D& side) {
 }
 
 simgpu::Result copy_box(const char* function, const Pitched& to, const Pitched& from, const CopyShape& shape,
-                        StreamHandle stream, Ends ends) {
+                        StreamHandle stream, Ends ends, By who = By::worker) {
   return serve_in_context(function, {to.address, from.address, shape.width, shape.height, shape.depth, number(stream)},
                           [&](Machine& machine, Device& current) {
                             if (shape.width == 0 || shape.height == 0 || shape.depth == 0) return simgpu::kSuccess;
-                            return run_copy(machine, current, {to, from, shape}, stream, ends);
+                            return run_copy(machine, current, {to, from, shape}, stream, ends, who);
                           });
 }
 
@@ -64,10 +65,11 @@ simgpu::Result copy_2d(const char* function, const Copy2D* copy, StreamHandle st
                   stream, ends);
 }
 
-simgpu::Result copy_3d(const char* function, const Copy3D* copy, StreamHandle stream, Ends ends) {
+simgpu::Result copy_3d(const char* function, const Copy3D* copy, StreamHandle stream, Ends ends,
+                       By who = By::worker) {
   if (copy == nullptr) return copy_box(function, {}, {}, {1, 1, 1}, stream, ends);
   return copy_box(function, place_of(copy->destination), place_of(copy->source),
-                  {copy->width_bytes, copy->height, copy->depth}, stream, ends);
+                  {copy->width_bytes, copy->height, copy->depth}, stream, ends, who);
 }
 
 struct Fill {
@@ -151,13 +153,13 @@ Result cuMemcpyDtoDAsync_v2(DevicePointer to, DevicePointer from, std::size_t nb
 Result cuMemcpyPeer(DevicePointer to, ContextHandle to_context, DevicePointer from, ContextHandle from_context,
                     std::size_t nbytes) {
   SIM_TRY(check_peers(to_context, from_context));
-  return copy_line("cuMemcpyPeer", to, from, nbytes, nullptr, Ends::when_done);
+  return copy_line("cuMemcpyPeer", to, from, nbytes, nullptr, Ends::when_done, By::owner);
 }
 
 Result cuMemcpyPeerAsync(DevicePointer to, ContextHandle to_context, DevicePointer from, ContextHandle from_context,
                          std::size_t nbytes, StreamHandle stream) {
   SIM_TRY(check_peers(to_context, from_context));
-  return copy_line("cuMemcpyPeerAsync", to, from, nbytes, stream, Ends::when_queued);
+  return copy_line("cuMemcpyPeerAsync", to, from, nbytes, stream, Ends::when_queued, By::owner);
 }
 
 Result cuMemcpy2D_v2(const Copy2D* copy) { return copy_2d("cuMemcpy2D", copy, nullptr, Ends::when_done); }
@@ -174,7 +176,7 @@ Result cuMemcpy3DAsync_v2(const Copy3D* copy, StreamHandle stream) {
 
 Result cuMemcpy3DPeerAsync(const Copy3D* copy, StreamHandle stream) {
   if (copy != nullptr) SIM_TRY(check_peers(copy->destination.context, copy->source.context));
-  return copy_3d("cuMemcpy3DPeerAsync", copy, stream, Ends::when_queued);
+  return copy_3d("cuMemcpy3DPeerAsync", copy, stream, Ends::when_queued, By::owner);
 }
 
 Result cuMemsetD8_v2(DevicePointer to, unsigned char value, std::size_t count) {

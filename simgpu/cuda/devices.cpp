@@ -2,10 +2,14 @@
 #include <cstdio>
 #include <cstring>
 
+#include "core/profiles.hpp"
 #include "cuda/serve.hpp"
 
 using namespace simgpu;        // the simulator's own words
 using namespace simgpu::cuda;  // the door
+
+const char* const simgpu::kDefaultProfile = "h100";
+const char* const simgpu::kVendor = "cuda";
 
 namespace tensormem::cuda {
 
@@ -47,21 +51,29 @@ constexpr Attribute kAttributes[] = {
     {39, 1024},                 // threads per multiprocessor
     {40, 2},                    // copy engines
     {41, 1},                    // unified addresses
-    {75, 9},                    // compute capability: of no real device's timing, only of its interface
-    {76, 0},          {78, 1},  // stream priorities
+    {78, 1},                    // stream priorities
     {91, 1},                    // registered memory at its own address
     {99, 1},                    // host memory can be registered
-    {103, 1},                   // memory exported by file descriptor
-    {119, 1},                   // pools exported by file descriptor
 };
 
 int attribute_of(const Machine& machine, const Device& device, int attribute) {
   switch (attribute) {
     case 33:  // PCI bus
       return device.ordinal + 1;
-    case 83:  // managed memory, also together with the CPU
-    case 89:
+    case 18:
+      return machine.config.integrated ? 1 : 0;
+    case 75:  // compute capability: of no real device's timing, only of its interface
+      return machine.config.capability / 10;
+    case 76:
+      return machine.config.capability % 10;
+    case 83:
       return machine.config.managed ? 1 : 0;
+    case 89:  // managed memory, also together with the CPU
+      return machine.config.managed && machine.config.concurrent_managed ? 1 : 0;
+    case 103:  // memory exported by file descriptor
+      return machine.config.virtual_memory && machine.config.posix_handles ? 1 : 0;
+    case 119:  // pools exported by file descriptor
+      return machine.config.pools && machine.config.posix_handles ? 1 : 0;
     case 102:
       return machine.config.virtual_memory ? 1 : 0;
     case 115:

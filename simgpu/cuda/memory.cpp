@@ -188,10 +188,8 @@ Result cuMemHostRegister_v2(void* address, std::size_t nbytes, unsigned flags) {
 }
 
 Result cuMemHostUnregister(void* address) {
-  return serve_in_context("cuMemHostUnregister", {number(address)}, [&](Machine& machine, Device&) {
-    const std::lock_guard lock(machine.mutex);
-    return machine.unregister_host(number(address));
-  });
+  return serve_in_context("cuMemHostUnregister", {number(address)},
+                          [&](Machine& machine, Device&) { return machine.unregister_host(number(address)); });
 }
 
 // --- Managed memory ----------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ simgpu::Result give_pool(const char* function, PoolHandle* pool, DeviceNumber or
 simgpu::Result allocate(const char* function, DevicePointer* address, std::size_t nbytes, PoolHandle handle,
                         StreamHandle stream_handle) {
   const auto body = [&](Machine& machine, Stream& stream) {
-    if (address == nullptr || nbytes == 0) return simgpu::kInvalidValue;
+    if (address == nullptr || (nbytes == 0 && !machine.config.habits.zero_byte_pools)) return simgpu::kInvalidValue;
     if (!machine.config.pools) return kNotSupported;
     Pool* pool = stream.device->current_pool;
     if (pool == nullptr) pool = &machine.pools.default_of(*stream.device);
@@ -76,7 +76,7 @@ Result cuMemAllocAsync(DevicePointer* address, std::size_t nbytes, StreamHandle 
 }
 
 Result cuMemAllocFromPoolAsync(DevicePointer* address, std::size_t nbytes, PoolHandle pool, StreamHandle stream) {
-  return allocate("cuMemAllocFromPoolAsync", address, pool == nullptr ? 0 : nbytes, pool, stream);
+  return allocate("cuMemAllocFromPoolAsync", pool == nullptr ? nullptr : address, nbytes, pool, stream);
 }
 
 Result cuMemFreeAsync(DevicePointer address, StreamHandle handle) {
@@ -107,7 +107,8 @@ Result cuMemPoolCreate(PoolHandle* pool, const PoolProperties* properties) {
     if (pool == nullptr || properties == nullptr) return simgpu::kInvalidValue;
     if (properties->type != kAllocationPinned) return simgpu::kInvalidValue;
     if (!machine.config.pools || properties->location.type != kLocationDevice) return kNotSupported;
-    if ((properties->handle_types & ~kHandlePosixFd) != 0) return kNotSupported;
+    const int can_export = machine.config.posix_handles ? kHandlePosixFd : 0;
+    if ((properties->handle_types & ~can_export) != 0) return kNotSupported;
     Device* const device = machine.device(properties->location.id);
     if (device == nullptr) return kInvalidDevice;
     Pool* made = nullptr;

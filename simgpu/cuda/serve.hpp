@@ -47,6 +47,7 @@ Result serve_any(const char* function, std::initializer_list<std::uint64_t> argu
   } catch (const std::bad_alloc&) {
     result = kOutOfMemory;
   }
+  Streams::wait_for_room();
   call_book().end(ticket, result);
   return result;
 }

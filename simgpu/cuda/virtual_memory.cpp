@@ -18,7 +18,8 @@ simgpu::Result with_memory(const char* function, std::initializer_list<std::uint
 simgpu::Result check_properties(Machine& machine, const AllocationProperties* properties) {
   if (properties == nullptr || properties->type != kAllocationPinned) return simgpu::kInvalidValue;
   if (properties->location.type != kLocationDevice) return kNotSupported;
-  if ((properties->handle_types & ~kHandlePosixFd) != 0) return kNotSupported;
+  const int can_export = machine.config.posix_handles ? kHandlePosixFd : 0;
+  if ((properties->handle_types & ~can_export) != 0) return kNotSupported;
   return machine.device(properties->location.id) == nullptr ? kInvalidDevice : simgpu::kSuccess;
 }
 
@@ -31,7 +32,7 @@ Result cuMemGetAllocationGranularity(std::size_t* granularity, const AllocationP
                      [&](VirtualMemory&, Machine& machine) {
                        if (granularity == nullptr || option < 0 || option > 1) return simgpu::kInvalidValue;
                        SIM_TRY(check_properties(machine, properties));
-                       *granularity = VirtualMemory::kGranularity;
+                       *granularity = option == 0 ? machine.config.granularity : machine.config.recommended_granularity;
                        return simgpu::kSuccess;
                      });
 }

@@ -1,10 +1,14 @@
 // HIP functions about the driver, its devices, streams and events.
 #include <cstdio>
 
+#include "core/profiles.hpp"
 #include "hip/serve.hpp"
 
 using namespace simgpu;
 using namespace simgpu::hip;
+
+const char* const simgpu::kDefaultProfile = "mi300";
+const char* const simgpu::kVendor = "rocm";
 
 namespace simgpu::hip {
 
@@ -73,12 +77,15 @@ int with_event(const char* function, void* handle, auto body) {
 
 int attribute_of(const Machine& machine, int attribute) {
   constexpr int kConcurrentManaged = 9;
+  constexpr int kIntegrated = 16;
   constexpr int kManaged = 24;
   constexpr int kUnifiedAddresses = 85;
   constexpr int kPools = 88;
   constexpr int kVirtualMemory = 89;
   if (attribute == kUnifiedAddresses) return 1;
-  if (attribute == kManaged || attribute == kConcurrentManaged) return machine.config.managed ? 1 : 0;
+  if (attribute == kManaged) return machine.config.managed ? 1 : 0;
+  if (attribute == kConcurrentManaged) return machine.config.managed && machine.config.concurrent_managed ? 1 : 0;
+  if (attribute == kIntegrated) return machine.config.integrated ? 1 : 0;
   if (attribute == kPools) return machine.config.pools ? 1 : 0;
   return attribute == kVirtualMemory && machine.config.virtual_memory ? 1 : 0;
 }

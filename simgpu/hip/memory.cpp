@@ -10,7 +10,8 @@ namespace {
 
 enum class Ends { when_queued, when_done };
 
-int copy_box(const char* function, const tensormem::host::CopyWork& work, int kind, void* handle, Ends ends) {
+int copy_box(const char* function, const tensormem::host::CopyWork& work, int kind, void* handle, Ends ends,
+             By who = By::worker) {
   const CopyShape& shape = work.shape;
   return serve(function, {work.destination.address, work.source.address, shape.width, shape.height, number(handle)},
                [&](Machine& machine) {
@@ -23,16 +24,17 @@ int copy_box(const char* function, const tensormem::host::CopyWork& work, int ki
                    const std::lock_guard lock(machine.mutex);
                    SIM_TRY(find_stream(machine, handle, &stream));
                    if (stream->device->broken != kSuccess) return stream->device->broken;
-                   SIM_TRY(machine.copy(work, *stream, &wait));
+                   SIM_TRY(machine.copy(work, *stream, who, &wait));
                  }
                  wait.wait();
                  return ends == Ends::when_done ? machine.synchronize(*stream) : kSuccess;
                });
 }
 
-int copy_line(const char* function, void* to, const void* from, std::size_t nbytes, int kind, void* stream, Ends ends) {
+int copy_line(const char* function, void* to, const void* from, std::size_t nbytes, int kind, void* stream, Ends ends,
+              By who = By::worker) {
   return copy_box(function, {{number(to), 0, nbytes, nbytes}, {number(from), 0, nbytes, nbytes}, {nbytes, 1, 1}}, kind,
-                  stream, ends);
+                  stream, ends, who);
 }
 
 struct Fill {
@@ -83,7 +85,7 @@ Result free_memory(Machine& machine, void* address, Kind kind) {
 
 int allocate_async(const char* function, void** address, std::size_t nbytes, void* pool_handle, void* handle) {
   return serve_on_stream(function, handle, [&](Machine& machine, Stream& stream) {
-    if (address == nullptr || nbytes == 0) return kInvalidValue;
+    if (address == nullptr || (nbytes == 0 && !machine.config.habits.zero_byte_pools)) return kInvalidValue;
     if (!machine.config.pools) return kNotSupported;
     Pool* pool = &machine.pools.default_of(*stream.device);
     if (pool_handle != nullptr) SIM_TRY(machine.pools.find(pool_handle, &pool));
@@ -143,8 +145,14 @@ int hipHostRegister(void* address, std::size_t nbytes, unsigned flags) {
 }
 
 int hipHostUnregister(void* address) {
-  return serve_on_device("hipHostUnregister", {number(address)},
-                         [&](Machine& machine, Device&) { return machine.unregister_host(number(address)); });
+  return serve("hipHostUnregister", {number(address)}, [&](Machine& machine) {
+    {
+      const std::lock_guard lock(machine.mutex);
+      Device* device = nullptr;
+      SIM_TRY(find_device(machine, &device));
+    }
+    return machine.unregister_host(number(address));
+  });
 }
 
 int hipMallocManaged(void** address, std::size_t nbytes, unsigned flags) {
@@ -178,7 +186,7 @@ int hipMallocAsync(void** address, std::size_t nbytes, void* stream) {
 }
 
 int hipMallocFromPoolAsync(void** address, std::size_t nbytes, void* pool, void* stream) {
-  return allocate_async("hipMallocFromPoolAsync", address, pool == nullptr ? 0 : nbytes, pool, stream);
+  return allocate_async("hipMallocFromPoolAsync", pool == nullptr ? nullptr : address, nbytes, pool, stream);
 }
 
 int hipFreeAsync(void* address, void* handle) {
@@ -221,7 +229,7 @@ int hipMemcpyAsync(void* to, const void* from, std::size_t nbytes, int kind, voi
 
 int hipMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device, std::size_t nbytes, void* stream) {
   const bool known = to_device >= 0 && from_device >= 0;
-  return copy_line("hipMemcpyPeerAsync", to, from, nbytes, known ? 3 : -1, stream, Ends::when_queued);
+  return copy_line("hipMemcpyPeerAsync", to, from, nbytes, known ? 3 : -1, stream, Ends::when_queued, By::owner);
 }
 
 int hipMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,

@@ -46,6 +46,7 @@ int serve(const char* function, std::initializer_list<std::uint64_t> arguments, 
   } catch (const std::bad_alloc&) {
     result = kOutOfMemory;
   }
+  Streams::wait_for_room();
   call_book().end(ticket, result);
   return result;
 }

@@ -19,7 +19,8 @@ int with_memory(const char* function, std::initializer_list<std::uint64_t> argum
 Result check_properties(Machine& machine, const AllocationProperties* properties) {
   if (properties == nullptr || properties->type != tensormem::cuda::kAllocationPinned) return kInvalidValue;
   if (properties->location.type != tensormem::cuda::kLocationDevice) return kNotSupported;
-  if ((properties->handle_types & ~tensormem::cuda::kHandlePosixFd) != 0) return kNotSupported;
+  const int can_export = machine.config.posix_handles ? tensormem::cuda::kHandlePosixFd : 0;
+  if ((properties->handle_types & ~can_export) != 0) return kNotSupported;
   return machine.device(properties->location.id) == nullptr ? kInvalidDevice : kSuccess;
 }
 
@@ -32,7 +33,7 @@ int hipMemGetAllocationGranularity(std::size_t* granularity, const AllocationPro
                      [&](VirtualMemory&, Machine& machine) {
                        if (granularity == nullptr || option < 0 || option > 1) return kInvalidValue;
                        SIM_TRY(check_properties(machine, properties));
-                       *granularity = VirtualMemory::kGranularity;
+                       *granularity = option == 0 ? machine.config.granularity : machine.config.recommended_granularity;
                        return kSuccess;
                      });
 }
@@ -121,7 +122,13 @@ int hipMemImportFromShareableHandle(void** handle, void* shareable, int type) {
         std::uint64_t made = 0;
         if (handle == nullptr) return kInvalidValue;
         if (type != tensormem::cuda::kHandlePosixFd) return kNotSupported;
-        SIM_TRY(memory.import_fd(*machine.device(current_ordinal()), static_cast<int>(number(shareable)), &made));
+        int fd = static_cast<int>(number(shareable));
+        if (machine.config.habits.import_by_pointer) {
+          // The address of the descriptor, up to ROCm 7.0; what is not one crashes there, and is refused here.
+          if (number(shareable) < 4096) return kInvalidValue;
+          fd = *static_cast<const int*>(shareable);
+        }
+        SIM_TRY(memory.import_fd(*machine.device(current_ordinal()), fd, &made));
         *handle = reinterpret_cast<void*>(made);
         return kSuccess;
       });

@@ -16,7 +16,25 @@ from tensormem._core import Driver, GpuPlatform, Stream, open_gpu
 from tensormem.drivers import registry, simulator
 from tensormem.mr import current
 
-__all__ = ["SimulatedGpu", "simulated_environment", "simulated_gpu"]
+__all__ = ["HABITS", "HABITS_OFF", "Habits", "SimulatedGpu", "simulated_environment", "simulated_gpu"]
+
+Habits = bool | Mapping[str, bool]
+
+HABITS = (
+    "free_waits",
+    "serial_host_functions",
+    "peer_grants",
+    "sizeless_descriptors",
+    "bounded_queue",
+    "capture_rules",
+    "zero_byte_pools",
+    "import_by_pointer",
+    "timing_cost",
+)
+"""What real drivers do, by name; docs/explanation/gpus.md says what each is and where it comes from."""
+
+HABITS_OFF: tuple[str, ...] = ("peer_grants", "sizeless_descriptors")
+"""Habits that are off unless asked for, because tensormem itself cannot live with them yet."""
 
 _MEMORY = (
     "allocations",
@@ -52,7 +70,8 @@ class SimulatedGpu:
         self.leaks: dict[str, int] = {}
         """What was left behind, by kind; known when the simulation has ended."""
         self._native = ctypes.CDLL(path)
-        self._native.tensormem_simgpu_calls.restype = ctypes.c_uint64
+        for name in ("tensormem_simgpu_calls", "tensormem_simgpu_timing_records"):
+            getattr(self._native, name).restype = ctypes.c_uint64
         for name in ("tensormem_simgpu_log", "tensormem_simgpu_report", "tensormem_simgpu_advice"):
             getattr(self._native, name).restype = ctypes.c_size_t
         self._open(config)
@@ -112,6 +131,11 @@ class SimulatedGpu:
         """How often `function` was called since the simulation began; "*" counts all calls."""
         return int(self._native.tensormem_simgpu_calls(function.encode()))
 
+    @property
+    def timing_records(self) -> int:
+        """How often an event that keeps the time was recorded: dear, and of no use where only the order counts."""
+        return int(self._native.tensormem_simgpu_timing_records())
+
     def log(self) -> list[str]:
         """The latest calls in order, one line each: number, function, arguments, answer."""
         return self._text("log").splitlines()
@@ -170,6 +194,8 @@ def simulated_gpu(
     *,
     vendor: str = "cuda",
     strict: bool = True,
+    profile: str | None = None,
+    habits: Habits | None = None,
     **options: int | str | Sequence[str],
 ) -> Iterator[SimulatedGpu]:
     """Simulate `devices` GPUs with so much `memory` each (or a size for each one) while the body runs.
@@ -177,7 +203,13 @@ def simulated_gpu(
     Inside, `tensormem.drivers` finds them as it would find real ones. (Other clients of the driver find them in
     a process with the variables of `simulated_environment`.) `strict` raises at the end if the order of work on streams
     was broken.
-    Further options: version=12020, peer=0, pools=0, virtual=0, managed=0, without=["cuMemCreate", "cuMemMap"].
+
+    `profile` is the kind of device ("h100", "orin", "wsl", "vgpu", "novmm"; for ROCm "mi300", "mi300-rocm6.2",
+    "mi300-rocm7.1", "mi300-rocm10"), which says what it can do. `habits` are what real drivers do and a kind one does
+    not (the list is `HABITS`): all of them are on unless `HABITS_OFF` has them. `habits={"free_waits": False}` switches
+    one off, `habits=True` and `habits=False` all of them.
+    Further options: version=12020, peer=0, pools=0, virtual=0, managed=0, concurrent=0, posix=0, integrated=1,
+    granularity="64KiB", recommended="1GiB", queue=64, without=["cuMemCreate", "cuMemMap"].
 
     >>> import tensormem as tm
     >>> from tensormem.testing import simulated_gpu
@@ -186,7 +218,7 @@ def simulated_gpu(
     <Driver cuda:1 (simulated)>
     """
     sizes = [memory] * devices if isinstance(memory, int | str) else list(memory)
-    with _switched_on(vendor, _config(sizes, options)) as gpu:
+    with _switched_on(vendor, _config(sizes, profile, habits, options)) as gpu:
         yield gpu
         violations = gpu.violations()
     if strict and violations:
@@ -194,7 +226,13 @@ def simulated_gpu(
 
 
 def simulated_environment(
-    devices: int = 2, memory: int | str = "1GiB", *, vendor: str = "cuda", **options: int | str | Sequence[str]
+    devices: int = 2,
+    memory: int | str = "1GiB",
+    *,
+    vendor: str = "cuda",
+    profile: str | None = None,
+    habits: Habits | None = None,
+    **options: int | str | Sequence[str],
 ) -> dict[str, str]:
     """Variables for a new process: in it, tensormem and every client of `vendor`'s driver find a simulated GPU.
 
@@ -205,14 +243,37 @@ def simulated_environment(
     folder = str(Path(simulator.library_path(vendor)).parent)
     path = os.environ.get("LD_LIBRARY_PATH")
     return {
-        "TENSORMEM_SIMGPU": _config([memory] * devices, options),
+        "TENSORMEM_SIMGPU": _config([memory] * devices, profile, habits, options),
         "LD_LIBRARY_PATH": folder if not path else f"{folder}{os.pathsep}{path}",
     }
 
 
-def _config(sizes: Sequence[int | str], options: Mapping[str, int | str | Sequence[str]]) -> str:
-    text = "+".join(str(units.parse_size(size)) for size in sizes)
-    return ",".join([f"memory={text}", *(f"{name}={_words(value)}" for name, value in options.items())])
+def _config(
+    sizes: Sequence[int | str],
+    profile: str | None,
+    habits: Habits | None,
+    options: Mapping[str, int | str | Sequence[str]],
+) -> str:
+    parts = ["memory=" + "+".join(str(units.parse_size(size)) for size in sizes)]
+    if profile is not None:
+        parts.append(f"profile={profile}")
+    parts += _habit_parts(habits)
+    parts += [f"{name}={_words(value)}" for name, value in options.items()]
+    if any("," in part for part in parts):
+        raise errors.InvalidArgument("no comma may be in an option of a simulated GPU")
+    return ",".join(parts)
+
+
+def _habit_parts(habits: Habits | None) -> list[str]:
+    if isinstance(habits, bool):
+        return [f"habits={int(habits)}"]
+    wanted = {name: False for name in HABITS_OFF} | dict(habits or {})
+    for name, on in wanted.items():
+        if name not in HABITS:
+            raise errors.InvalidArgument(f"no habit is called {name!r:.60}; there are {', '.join(HABITS)}")
+        if not isinstance(on, bool):
+            raise errors.InvalidArgument(f"the habit {name} is True or False, not {on!r:.60}")
+    return [f"{name}={int(on)}" for name, on in wanted.items()]
 
 
 def _words(value: int | str | Sequence[str]) -> int | str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tensormem.mr import DeviceBlock, DeviceMemoryResource, HostMemoryResource
-from tensormem.streams import Stream
+from tensormem.streams import Stream, default_stream
 from tensormem.testing.applicability import Suite
 
 __all__ = ["Gate", "ResourceSuite", "free_all"]
@@ -65,6 +65,7 @@ class ResourceSuite(Suite):
         # Before anybody touches memory that is not there to be touched.
         assert resource.is_host_accessible == self.host_accessible, "host_accessible is declared wrongly"
         yield resource
+        default_stream(resource.driver).synchronize()
         resource.reap_pending()
         assert resource.bytes_outstanding == 0, "a test left memory behind"
 
