@@ -69,8 +69,7 @@ class Machine {
   std::vector<std::string> violations;
 
  private:
-  Result resolve(const tensormem::Pitched& place, const tensormem::CopyShape& shape, const Access& access,
-                 Span* span);
+  Result resolve(const tensormem::Pitched& place, const tensormem::CopyShape& shape, const Access& access, Span* span);
   Access access_of(const Stream& stream, bool write, By who) const;
   void note_uses(const Span& span, Stream& stream);
   // The work that must be done before a range may end.

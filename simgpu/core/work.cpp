@@ -123,7 +123,8 @@ Result Machine::fill(const FillWork& asked, Stream& stream) {
 
 Result Machine::call_back(void (*function)(void*), void* argument, Stream& stream) {
   if (function == nullptr) return kInvalidValue;
-  return streams.submit(stream, host::make_task<run_callback>(Callback{function, argument, config.habits.serial_host_functions}));
+  return streams.submit(
+      stream, host::make_task<run_callback>(Callback{function, argument, config.habits.serial_host_functions}));
 }
 
 Result Machine::touch(std::uint64_t address, std::uint64_t nbytes, bool write, Stream& stream) {

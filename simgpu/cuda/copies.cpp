@@ -65,8 +65,7 @@ simgpu::Result copy_2d(const char* function, const Copy2D* copy, StreamHandle st
                   stream, ends);
 }
 
-simgpu::Result copy_3d(const char* function, const Copy3D* copy, StreamHandle stream, Ends ends,
-                       By who = By::worker) {
+simgpu::Result copy_3d(const char* function, const Copy3D* copy, StreamHandle stream, Ends ends, By who = By::worker) {
   if (copy == nullptr) return copy_box(function, {}, {}, {1, 1, 1}, stream, ends);
   return copy_box(function, place_of(copy->destination), place_of(copy->source),
                   {copy->width_bytes, copy->height, copy->depth}, stream, ends, who);

@@ -30,30 +30,30 @@ struct Attribute {
 
 // What a simulated device says of itself; everything else is 0.
 constexpr Attribute kAttributes[] = {
-    {1, 1024},                  // threads per block
-    {2, 1024},                  // block x
-    {3, 1024},                  // block y
-    {4, 64},                    // block z
-    {5, 2147483647},            // grid x
-    {6, 65535},                 // grid y
-    {7, 65535},                 // grid z
-    {8, 49152},                 // shared memory per block
-    {9, 65536},                 // constant memory
-    {10, 32},                   // warp
-    {11, 2147483647},           // pitch
-    {12, 65536},                // registers per block
-    {13, 1000000},              // kHz
-    {14, 512},                  // texture alignment
-    {16, 1},                    // multiprocessors
-    {19, 1},                    // can map host memory
-    {36, 1000000},              // memory kHz
-    {37, 64},                   // bus width
-    {39, 1024},                 // threads per multiprocessor
-    {40, 2},                    // copy engines
-    {41, 1},                    // unified addresses
-    {78, 1},                    // stream priorities
-    {91, 1},                    // registered memory at its own address
-    {99, 1},                    // host memory can be registered
+    {1, 1024},         // threads per block
+    {2, 1024},         // block x
+    {3, 1024},         // block y
+    {4, 64},           // block z
+    {5, 2147483647},   // grid x
+    {6, 65535},        // grid y
+    {7, 65535},        // grid z
+    {8, 49152},        // shared memory per block
+    {9, 65536},        // constant memory
+    {10, 32},          // warp
+    {11, 2147483647},  // pitch
+    {12, 65536},       // registers per block
+    {13, 1000000},     // kHz
+    {14, 512},         // texture alignment
+    {16, 1},           // multiprocessors
+    {19, 1},           // can map host memory
+    {36, 1000000},     // memory kHz
+    {37, 64},          // bus width
+    {39, 1024},        // threads per multiprocessor
+    {40, 2},           // copy engines
+    {41, 1},           // unified addresses
+    {78, 1},           // stream priorities
+    {91, 1},           // registered memory at its own address
+    {99, 1},           // host memory can be registered
 };
 
 int attribute_of(const Machine& machine, const Device& device, int attribute) {

@@ -117,21 +117,22 @@ int hipMemExportToShareableHandle(void* shareable, void* handle, int type, unsig
 }
 
 int hipMemImportFromShareableHandle(void** handle, void* shareable, int type) {
-  return with_memory(
-      "hipMemImportFromShareableHandle", {number(shareable)}, [&](VirtualMemory& memory, Machine& machine) {
-        std::uint64_t made = 0;
-        if (handle == nullptr) return kInvalidValue;
-        if (type != tensormem::cuda::kHandlePosixFd) return kNotSupported;
-        int fd = static_cast<int>(number(shareable));
-        if (machine.config.habits.import_by_pointer) {
-          // The address of the descriptor, up to ROCm 7.0; what is not one crashes there, and is refused here.
-          if (number(shareable) < 4096) return kInvalidValue;
-          fd = *static_cast<const int*>(shareable);
-        }
-        SIM_TRY(memory.import_fd(*machine.device(current_ordinal()), fd, &made));
-        *handle = reinterpret_cast<void*>(made);
-        return kSuccess;
-      });
+  return with_memory("hipMemImportFromShareableHandle", {number(shareable)},
+                     [&](VirtualMemory& memory, Machine& machine) {
+                       std::uint64_t made = 0;
+                       if (handle == nullptr) return kInvalidValue;
+                       if (type != tensormem::cuda::kHandlePosixFd) return kNotSupported;
+                       int fd = static_cast<int>(number(shareable));
+                       if (machine.config.habits.import_by_pointer) {
+                         // The address of the descriptor, up to ROCm 7.0; what is not one crashes there, and is refused
+                         // here.
+                         if (number(shareable) < 4096) return kInvalidValue;
+                         fd = *static_cast<const int*>(shareable);
+                       }
+                       SIM_TRY(memory.import_fd(*machine.device(current_ordinal()), fd, &made));
+                       *handle = reinterpret_cast<void*>(made);
+                       return kSuccess;
+                     });
 }
 
 }  // extern "C"

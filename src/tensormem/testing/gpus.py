@@ -267,7 +267,7 @@ def _config(
 def _habit_parts(habits: Habits | None) -> list[str]:
     if isinstance(habits, bool):
         return [f"habits={int(habits)}"]
-    wanted = {name: False for name in HABITS_OFF} | dict(habits or {})
+    wanted = dict.fromkeys(HABITS_OFF, False) | dict(habits or {})
     for name, on in wanted.items():
         if name not in HABITS:
             raise errors.InvalidArgument(f"no habit is called {name!r:.60}; there are {', '.join(HABITS)}")
