@@ -66,6 +66,16 @@ int tensormem_simgpu_has_function(const char* function) {
   return machine == nullptr || !machine->config.without.contains(function) ? 1 : 0;
 }
 
+void tensormem_simgpu_hold(const char* function, std::uint64_t nanoseconds) { call_book().hold(function, nanoseconds); }
+
+int tensormem_simgpu_wait_until_held(std::uint64_t nanoseconds) {
+  return call_book().wait_until_held(nanoseconds) ? 1 : 0;
+}
+
+void tensormem_simgpu_let_go(void) { call_book().let_go(); }
+
+std::uint64_t tensormem_simgpu_missed(void) { return call_book().missed(); }
+
 void tensormem_simgpu_clear_plan(void) { call_book().clear_plan(); }
 
 std::uint64_t tensormem_simgpu_calls(const char* function) { return call_book().count(function); }

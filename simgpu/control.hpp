@@ -25,6 +25,12 @@ SIM_CONTROL int tensormem_simgpu_has_fired(void);
 SIM_CONTROL void tensormem_simgpu_delay(const char* function, std::uint64_t nanoseconds);
 // The work it puts on a stream takes so long there; the call does not.
 SIM_CONTROL void tensormem_simgpu_delay_work(const char* function, std::uint64_t nanoseconds);
+// Every call of the function waits until it is let go, or so long; "" ends it. `wait_until_held` says whether one does.
+SIM_CONTROL void tensormem_simgpu_hold(const char* function, std::uint64_t nanoseconds);
+SIM_CONTROL int tensormem_simgpu_wait_until_held(std::uint64_t nanoseconds);
+SIM_CONTROL void tensormem_simgpu_let_go(void);
+// How many held calls were not let go in time.
+SIM_CONTROL std::uint64_t tensormem_simgpu_missed(void);
 SIM_CONTROL void tensormem_simgpu_clear_plan(void);
 SIM_CONTROL std::uint64_t tensormem_simgpu_calls(const char* function);
 // How often an event was recorded that keeps the time: what a program that only orders its work does not need.

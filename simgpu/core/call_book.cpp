@@ -82,7 +82,7 @@ Result CallBook::begin(const char* function, std::initializer_list<std::uint64_t
   std::uint64_t nanoseconds = 0;
   Result planned = kSuccess;
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     Entry entry;
     entry.function = function;
     for (const std::uint64_t argument : arguments) entry.arguments[entry.count++] = argument;
@@ -101,6 +101,7 @@ Result CallBook::begin(const char* function, std::initializer_list<std::uint64_t
       planned = fault_.result;
       fired_ = true;
     }
+    if (hold_.function == function) wait_while_held(lock, function);
   }
   if (nanoseconds != 0) std::this_thread::sleep_for(std::chrono::nanoseconds(nanoseconds));
   return planned;
@@ -132,12 +133,51 @@ void CallBook::delay_work(const std::string& function, std::uint64_t nanoseconds
   plan_delay(work_delays_, function, nanoseconds);
 }
 
+void CallBook::wait_while_held(std::unique_lock<std::mutex>& lock, const char* function) {
+  hold_.waiting += 1;
+  held_.notify_all();
+  const bool let_go = let_go_.wait_for(lock, std::chrono::nanoseconds(hold_.nanoseconds),
+                                       [&] { return hold_.permits != 0 || hold_.function != function; });
+  if (hold_.permits != 0) {
+    hold_.permits -= 1;
+  } else if (!let_go) {
+    hold_ = Hold{"", 0, 0, 0, hold_.missed + 1};  // nobody lets go: the others need not wait for it
+    let_go_.notify_all();
+  }
+}
+
+void CallBook::hold(const std::string& function, std::uint64_t nanoseconds) {
+  const std::lock_guard lock(mutex_);
+  hold_ = Hold{function, nanoseconds, 0, 0, hold_.missed};
+  let_go_.notify_all();
+}
+
+bool CallBook::wait_until_held(std::uint64_t nanoseconds) {
+  std::unique_lock lock(mutex_);
+  return held_.wait_for(lock, std::chrono::nanoseconds(nanoseconds), [&] { return hold_.waiting != 0; });
+}
+
+void CallBook::let_go() {
+  const std::lock_guard lock(mutex_);
+  if (hold_.waiting == 0) return;
+  hold_.waiting -= 1;
+  hold_.permits += 1;
+  let_go_.notify_all();
+}
+
+std::uint64_t CallBook::missed() const {
+  const std::lock_guard lock(mutex_);
+  return hold_.missed;
+}
+
 void CallBook::clear_plan() {
   const std::lock_guard lock(mutex_);
   fault_ = Fault{};
   fired_ = false;
   delays_.clear();
   work_delays_.clear();
+  hold_ = Hold{};
+  let_go_.notify_all();
 }
 
 bool CallBook::has_fired() const {

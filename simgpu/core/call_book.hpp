@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -34,6 +35,13 @@ class CallBook {
   void delay(const std::string& function, std::uint64_t nanoseconds);
   // The work that `function` puts on a stream takes this long there; the call itself does not. 0 ends it.
   void delay_work(const std::string& function, std::uint64_t nanoseconds);
+  // Every call of `function` waits until it is let go, or so long; empty ends it and lets all of them go.
+  void hold(const std::string& function, std::uint64_t nanoseconds);
+  // Waits until a call is held, so long at the most; whether one is.
+  bool wait_until_held(std::uint64_t nanoseconds);
+  void let_go();
+  // How many calls were not let go in time.
+  std::uint64_t missed() const;
   // What the call that this thread is serving wants its work to take.
   static std::uint64_t work_nanoseconds();
   void clear_plan();
@@ -61,6 +69,16 @@ class CallBook {
     Result result = kSuccess;
   };
 
+  struct Hold {
+    std::string function;
+    std::uint64_t nanoseconds = 0;
+    std::uint64_t waiting = 0;  // calls that no permit was given for yet
+    std::uint64_t permits = 0;
+    std::uint64_t missed = 0;
+  };
+
+  // With the lock.
+  void wait_while_held(std::unique_lock<std::mutex>& lock, const char* function);
   // Ticks of a call that its own two looks at the clock do not see.
   static double unseen_ticks();
 
@@ -75,6 +93,9 @@ class CallBook {
   std::map<std::string, std::uint64_t> delays_;
   std::map<std::string, std::uint64_t> work_delays_;
   Fault fault_;
+  Hold hold_;
+  std::condition_variable held_;
+  std::condition_variable let_go_;
   bool fired_ = false;
 };
 

@@ -70,7 +70,7 @@ class SimulatedGpu:
         self.leaks: dict[str, int] = {}
         """What was left behind, by kind; known when the simulation has ended."""
         self._native = ctypes.CDLL(path)
-        for name in ("tensormem_simgpu_calls", "tensormem_simgpu_timing_records"):
+        for name in ("tensormem_simgpu_calls", "tensormem_simgpu_timing_records", "tensormem_simgpu_missed"):
             getattr(self._native, name).restype = ctypes.c_uint64
         for name in ("tensormem_simgpu_log", "tensormem_simgpu_report", "tensormem_simgpu_advice"):
             getattr(self._native, name).restype = ctypes.c_size_t
@@ -111,8 +111,25 @@ class SimulatedGpu:
             raise errors.InvalidArgument(f"a delay is a number of seconds from 0, not {seconds!r}")
         getattr(self._native, _DELAYS[on])(function.encode(), ctypes.c_uint64(int(seconds * 1e9)))
 
+    def hold(self, function: str, seconds: float = 10.0) -> None:
+        """Let every call of `function` wait until `let_go`, or so long, which counts as `missed`; "" ends it."""
+        self._native.tensormem_simgpu_hold(function.encode(), ctypes.c_uint64(int(seconds * 1e9)))
+
+    def wait_until_held(self, seconds: float) -> bool:
+        """Wait until a call is held, so long at the most; whether one is."""
+        return bool(self._native.tensormem_simgpu_wait_until_held(ctypes.c_uint64(int(seconds * 1e9))))
+
+    def let_go(self) -> None:
+        """Let the call go on that is held, if one is."""
+        self._native.tensormem_simgpu_let_go()
+
+    @property
+    def missed(self) -> int:
+        """How many held calls were not let go in time: nobody could."""
+        return int(self._native.tensormem_simgpu_missed())
+
     def clear_plan(self) -> None:
-        """Forget the planned failure and all delays."""
+        """Forget the planned failure, all delays and what is held."""
         self._native.tensormem_simgpu_clear_plan()
 
     def break_device(self, device: int = 0, result: int = 719) -> None:
