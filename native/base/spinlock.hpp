@@ -1,10 +1,12 @@
 // Owns: the lock for sections of a few dozen nanoseconds: test-and-test-and-set, then yield, so that a holder who lost
-// its core is not starved. Sections that call a driver use std::mutex instead.
+// its core is not starved. Who has to yield lets the caller's lock go. Sections that call a driver use Mutex instead.
 #pragma once
 
 #include <sched.h>
 
 #include <atomic>
+
+#include "base/blocking.hpp"
 
 namespace tensormem {
 
@@ -22,13 +24,16 @@ class Spinlock {
 
  private:
   [[gnu::noinline]] void lock_slow() noexcept {
-    for (int spins = 0;; ++spins) {
+    for (int spins = 0; spins < kSpinsBeforeYield; ++spins) {
       if (try_lock()) return;
-      if (spins < kSpinsBeforeYield) {
+      pause();
+    }
+    const BlockingRegion region;
+    for (int spins = 1; !try_lock(); ++spins) {
+      if (spins % kSpinsBeforeYield != 0) {
         pause();
       } else {
         sched_yield();
-        spins = 0;
       }
     }
   }

@@ -33,9 +33,12 @@ struct Stats {
     retired_bytes += nbytes;
     retired_count += 1;
   }
-  void on_reap(std::uint64_t nbytes) {
+  void on_revive(std::uint64_t nbytes) {
     retired_bytes -= nbytes;
     retired_count -= 1;
+  }
+  void on_reap(std::uint64_t nbytes) {
+    on_revive(nbytes);
     on_free(nbytes);
   }
   void on_free(std::uint64_t nbytes) {

@@ -35,7 +35,7 @@ Status StreamHolds::hold(Driver& driver, std::int32_t device, StreamId stream, c
     event = nullptr;
   }
   const std::lock_guard lock(mutex_);
-  queues_[{&driver, stream}].push_back({&driver, stream, event, holder, fork_count()});
+  queues_[{&driver, stream}].push_back({&driver, stream, event, holder, fork_count(), next_number_++});
   g_stream_holds.fetch_add(1, std::memory_order_relaxed);
   return {};
 }
@@ -45,27 +45,44 @@ void StreamHolds::strand(const StreamHolder& holder) {
   stranded_.push_back(holder);
 }
 
-void StreamHolds::take_passed(Queue* queue, bool quickly, Entries* passed) {
-  for (auto at = queue->begin(); at != queue->end() && has_passed(*at);) {
-    if (quickly && !at->holder.releases_quickly) {
-      ++at;
+void StreamHolds::take_passed(const QueueName& name, bool quickly, Entries* passed) {
+  Queue looked_at;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto at = queues_.find(name);
+    if (at == queues_.end()) return;
+    looked_at = at->second;
+  }
+  // What another thread takes meanwhile answers with an error, or is not found below.
+  std::uint64_t end = 0;
+  for (const Entry& entry : looked_at) {
+    if (!has_passed(entry)) break;
+    end = entry.number + 1;
+  }
+  const std::lock_guard lock(mutex_);
+  const auto at = queues_.find(name);
+  if (at == queues_.end()) return;
+  Queue& queue = at->second;
+  for (auto entry = queue.begin(); entry != queue.end() && entry->number < end;) {
+    if (quickly && !entry->holder.releases_quickly) {
+      ++entry;
       continue;
     }
-    passed->push_back(*at);
-    at = queue->erase(at);
+    passed->push_back(*entry);
+    entry = queue.erase(entry);
   }
+  if (queue.empty()) queues_.erase(at);
 }
 
 std::uint64_t StreamHolds::reap(bool quickly) {
   if (!any_stream_holds()) return 0;
-  Entries passed;
+  std::vector<QueueName> names;
   {
     const std::lock_guard lock(mutex_);
-    for (auto at = queues_.begin(); at != queues_.end();) {
-      take_passed(&at->second, quickly, &passed);
-      at = at->second.empty() ? queues_.erase(at) : std::next(at);
-    }
+    for (const auto& [name, queue] : queues_) names.push_back(name);
   }
+  Entries passed;
+  for (const QueueName& name : names) take_passed(name, quickly, &passed);
   release_all(passed);
   return passed.size();
 }
@@ -73,13 +90,7 @@ std::uint64_t StreamHolds::reap(bool quickly) {
 std::uint64_t StreamHolds::reap_quickly(const Driver& driver, StreamId stream) {
   if (!any_stream_holds()) return 0;
   Entries passed;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto at = queues_.find({&driver, stream});
-    if (at == queues_.end()) return 0;
-    take_passed(&at->second, true, &passed);
-    if (at->second.empty()) queues_.erase(at);
-  }
+  take_passed({&driver, stream}, true, &passed);
   release_all(passed);
   return passed.size();
 }

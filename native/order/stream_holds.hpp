@@ -52,18 +52,22 @@ class StreamHolds {
     EventHandle event;  // null where the driver had none left: then all of the stream has to have passed
     StreamHolder holder;
     std::uint64_t forks;  // before it was held: a stream of the parent's tells the child nothing
+    std::uint64_t number = 0;
   };
   using Entries = std::vector<Entry>;
   using Queue = std::deque<Entry>;
+  using QueueName = std::pair<const Driver*, StreamId>;
 
   static bool has_passed(const Entry& entry);
-  // With the lock: moves entries that the stream has passed to `passed`, or only those that are released quickly.
-  static void take_passed(Queue* queue, bool quickly, Entries* passed);
+  // Moves entries that the stream has passed to `passed`, or only those that are released quickly. The driver is asked
+  // without the lock.
+  void take_passed(const QueueName& name, bool quickly, Entries* passed);
   static void release_all(const Entries& passed);
 
-  std::mutex mutex_;
+  std::mutex mutex_;  // never held over a driver call
   ForkGuard fork_guard_{mutex_};
-  std::map<std::pair<const Driver*, StreamId>, Queue> queues_;
+  std::map<QueueName, Queue> queues_;
+  std::uint64_t next_number_ = 0;
   std::vector<StreamHolder> stranded_;
 };
 

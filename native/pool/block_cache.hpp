@@ -9,11 +9,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
 
 #include "base/fork_guard.hpp"
+#include "base/mutex.hpp"
 #include "order/retired_list.hpp"
 #include "pool/block_frames.hpp"
 #include "pool/block_ids.hpp"
@@ -169,7 +169,7 @@ class BlockCache final : public BudgetMember {
   const BudgetPtr budget_;
   StreamOrder order_;
   const std::unique_ptr<ElasticPages> pages_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   ForkGuard fork_guard_{mutex_};
   BlockFrames frames_;
   BlockIds ids_;

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include "base/fork_guard.hpp"
 #include "base/interned.hpp"
 #include "base/lazy_array.hpp"
+#include "base/mutex.hpp"
 #include "order/retired_list.hpp"
 #include "pool/elastic_pages.hpp"
 
@@ -225,7 +225,7 @@ class VirtualMemoryPool final : public BudgetMember {
   const BudgetPtr budget_;
   StreamOrder order_;
   const std::unique_ptr<ElasticPages> pages_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   ForkGuard fork_guard_{mutex_};
   ExtentMap extents_;
   LazyArray<std::uint32_t> references_;  // of each page: what lies in it and is not suspended

@@ -113,9 +113,9 @@ Status DebugGuardResourceAdaptor::reap(bool told) {
   std::vector<GuardedBlock*> passed;
   Status asked;
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     passed.swap(unexamined_);
-    asked = retired_.take_done(order_, &passed);
+    asked = retired_.take_done(order_, lock, &passed);
   }
   Status settled = settle_all(passed, told);
   Status reaped = upstream().reap_pending();
@@ -137,11 +137,14 @@ Status DebugGuardResourceAdaptor::prepare_block_use(const Block& block, StreamId
 
 Status DebugGuardResourceAdaptor::finish_block_use(const Block& block, StreamId stream, Access access) {
   TM_TRY(check_stream(stream));
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   BlockEntry* entry = nullptr;
   TM_TRY(find_live(block, &entry));
+  lock.unlock();
   EventRef event;
   TM_TRY(order_.mark(stream, &event));
+  lock.lock();
+  TM_TRY(find_live(block, &entry));  // another thread may have given it back meanwhile
   static_cast<GuardedBlock*>(entry->uses)->uses.finished(stream, access, std::move(event));
   return {};
 }

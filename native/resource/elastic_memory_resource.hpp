@@ -6,13 +6,13 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
 
 #include "alloc/offset_allocator.hpp"
 #include "base/fork_guard.hpp"
 #include "base/lazy_array.hpp"
+#include "base/mutex.hpp"
 #include "pool/elastic_pages.hpp"
 #include "resource/leaf_memory_resource.hpp"
 
@@ -71,7 +71,7 @@ class ElasticMemoryResource final : public LeafMemoryResource, public BudgetMemb
 
   const std::unique_ptr<ElasticPages> pages_;
   const std::uint64_t keep_pages_;
-  mutable std::mutex pages_mutex_;  // guards everything below
+  mutable Mutex pages_mutex_;  // guards everything below
   ForkGuard pages_fork_guard_{pages_mutex_};
   OffsetAllocator space_;
   LazyArray<std::uint32_t> references_;

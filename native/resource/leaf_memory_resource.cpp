@@ -146,8 +146,8 @@ Status LeafMemoryResource::reap_pending() {
   std::vector<std::uint64_t> done;
   Status asked;
   {
-    const std::lock_guard lock(mutex_);
-    asked = retired_.take_done(order_, &done);
+    std::unique_lock lock(mutex_);
+    asked = retired_.take_done(order_, lock, &done);
     any_retired_.store(!retired_.empty(), std::memory_order_relaxed);
   }
   TM_TRY(free_all(done));
@@ -159,8 +159,8 @@ Status LeafMemoryResource::reap_pending() {
 void LeafMemoryResource::reap_a_few() {
   std::vector<std::uint64_t> done;
   {
-    const std::lock_guard lock(mutex_);
-    (void)retired_.take_done(order_, &done, kReapedAtOnce).ok();
+    std::unique_lock lock(mutex_);
+    (void)retired_.take_done(order_, lock, &done, kReapedAtOnce).ok();
     any_retired_.store(!retired_.empty(), std::memory_order_relaxed);
   }
   (void)free_all(done).ok();
@@ -180,11 +180,14 @@ Status LeafMemoryResource::prepare_block_use(const Block& block, StreamId stream
 
 Status LeafMemoryResource::finish_block_use(const Block& block, StreamId stream, Access access) {
   TM_TRY(check_stream(stream));
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   BlockEntry* entry = nullptr;
   TM_TRY(find_live(block, &entry));
+  lock.unlock();
   EventRef event;
   TM_TRY(order_.mark(stream, &event));
+  lock.lock();
+  TM_TRY(find_live(block, &entry));  // another thread may have given it back meanwhile
   if (entry->uses == nullptr) entry->uses = new BlockUses;
   uses_of(*entry)->finished(stream, access, std::move(event));
   return {};
@@ -257,8 +260,7 @@ void LeafMemoryResource::revive(std::uint64_t address) {
   BlockEntry* entry = table_.find(address);
   TM_ASSERT(entry != nullptr && entry->state == BlockState::retired);
   entry->state = BlockState::live;
-  stats_.retired_bytes -= entry->nbytes;
-  stats_.retired_count -= 1;
+  stats_.on_revive(entry->nbytes);
 }
 
 // The entry goes before the memory: once the source has the address back, another thread may be handed it.

@@ -5,12 +5,12 @@
 #pragma once
 
 #include <atomic>
-#include <mutex>
 #include <vector>
 
 #include "alloc/block_table.hpp"
 #include "alloc/generation.hpp"
 #include "base/fork_guard.hpp"
+#include "base/mutex.hpp"
 #include "order/retired_list.hpp"
 #include "resource/resource.hpp"
 
@@ -66,7 +66,7 @@ class LeafMemoryResource : public Resource {
   void give_back_orphans();
 
   StreamOrder order_;
-  mutable std::mutex mutex_;  // guards everything below; never held over the source or a wait
+  mutable Mutex mutex_;  // guards everything below; never held over the source or a wait
   ForkGuard fork_guard_{mutex_};
   BlockTable table_;
   GenerationSource generations_;

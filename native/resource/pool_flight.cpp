@@ -154,8 +154,8 @@ void PoolMemoryResource::fly(StreamId origin) {
     ~Landing() { pool.end_flight(origin); }
   } landing{*this, origin};
   {
-    const std::lock_guard lock(lock_);
-    (void)reap_locked().ok();
+    Lock lock(lock_);
+    (void)reap_locked(lock).ok();
     board(&flight);
   }
   if (flight.boarded.empty()) return;

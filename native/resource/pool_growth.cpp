@@ -42,9 +42,9 @@ Status PoolMemoryResource::allocate_without_growing(const AllocRequest& request,
   if (runs_inline(request.stream)) {
     if (wait_for_room(request, block)) return {};
   } else {
-    const std::lock_guard lock(lock_);
+    Lock lock(lock_);
     Status ordered;
-    if (steal(request, block, &ordered)) return {};
+    if (steal(lock, request, block, &ordered)) return {};
     TM_TRY(std::move(ordered));
   }
   if (take_passed(request, block)) return {};
@@ -61,9 +61,9 @@ Status PoolMemoryResource::allocate_without_growing(const AllocRequest& request,
 }
 
 bool PoolMemoryResource::take_passed(const AllocRequest& request, Block* block) {
-  const std::lock_guard lock(lock_);
+  Lock lock(lock_);
   // What cannot be reaped is told by reap_pending() itself; here only the room counts.
-  (void)reap_locked().ok();
+  (void)reap_locked(lock).ok();
   return take_own(request, block);
 }
 
@@ -88,51 +88,80 @@ bool PoolMemoryResource::may_come_free(const AllocRequest& request) const {
   return false;
 }
 
+// What one stream has given back and not passed yet, while the driver is asked about it.
+struct PoolMemoryResource::Passage {
+  StreamId stream = kDefaultStream;
+  EventRef marker;
+  std::uint64_t marked = 0;
+  std::uint64_t now =
+      0;  // the latest deallocation when it was listed: what is asked afterwards is told of all until then
+  bool idle = false;
+  bool marker_passed = false;
+  EventRef fresh;
+};
+
 // Takes a pending range of another stream, behind an event of that stream.
-bool PoolMemoryResource::steal(const AllocRequest& request, Block* block, Status* failure) {
-  for (auto& [stream, ranges] : pending_) {
-    if (stream == request.stream || ranges.bytes() < range_bytes(request)) continue;
+bool PoolMemoryResource::steal(Lock& lock, const AllocRequest& request, Block* block, Status* failure) {
+  for (const Passage& passage : list_pending()) {
+    const auto pending = pending_.find(passage.stream);
+    if (passage.stream == request.stream || pending == pending_.end()) continue;
+    if (pending->second.bytes() < range_bytes(request)) continue;
+    const std::uint64_t until = deallocations_;
+    lock.unlock();
     EventRef behind;
-    if (!order_.mark(stream, &behind).ok()) continue;  // it is being destroyed: not this caller's concern
-    if (Status ordered = order_.wait_for(Uses{{stream, behind}}, request.stream); !ordered.ok()) {
-      *failure = std::move(ordered);
-      return false;
-    }
-    if (take_pending(ranges, request, block)) return true;
+    const bool marked = order_.mark(passage.stream, &behind).ok();  // or it is being destroyed: not our concern
+    if (marked) *failure = order_.wait_for(Uses{{passage.stream, behind}}, request.stream);
+    lock.lock();
+    if (!failure->ok()) return false;
+    const auto still = pending_.find(passage.stream);
+    if (marked && still != pending_.end() && take_pending(still->second, request, block, until)) return true;
   }
   return false;
 }
 
-// Other streams have to do with the block: the stream it ends on waits for them, or, when that runs inline, the block
-// does.
-Status PoolMemoryResource::end_behind_others(const Block& block, StreamId stream, BlockState* end) {
+// Without the lock: whether the end of a block may come at once. The stream it ends on waits for the others, or, when
+// that runs inline, the block does.
+Status PoolMemoryResource::order_end(const Uses& others, StreamId stream, bool* passed) {
+  if (runs_inline(stream)) return order_.are_done(others, passed);
+  TM_TRY(order_.wait_for(others, stream));
+  *passed = true;
+  return {};
+}
+
+// Other streams have to do with the block. It is retired while the driver is asked, so that a second free is caught.
+Status PoolMemoryResource::end_behind_others(Lock& lock, const Block& block, StreamId stream, BlockState* end) {
   BlockUses* uses = nullptr;
-  TM_TRY(uses_of(block, stream, &uses));
+  TM_TRY(uses_of(lock, block, stream, &uses));
   Uses others;
   if (uses != nullptr) others = uses->conflicts(stream, Access::write);
+  OffsetAllocator& space = chunks_[block.chunk]->space;
+  space.set_user(block.slot, block.generation | kRetiredBit);
+  stats_.on_retire(block.nbytes);
   bool passed = others.empty();
-  if (!passed && !runs_inline(stream)) {
-    TM_TRY(order_.wait_for(others, stream));
-    passed = true;
-  } else if (!passed) {
-    TM_TRY(order_.are_done(others, &passed));
+  if (!passed) {
+    lock.unlock();
+    Status ordered = order_end(others, stream, &passed);
+    lock.lock();
+    if (!ordered.ok()) {
+      space.set_user(block.slot, block.generation);
+      stats_.on_revive(block.nbytes);
+      return ordered;
+    }
   }
   uses_.erase(block.generation);
   const RangeName name{block.chunk, block.slot};
-  if (passed) {
-    stats_.on_free(block.nbytes);
-    if (runs_inline(stream)) {
-      free_range(name);
-    } else {
-      add_pending(name, stream);
-    }
-    *end = BlockState::freed;
+  if (!passed) {
+    retired_.push({name, block.nbytes}, std::move(others));
+    *end = BlockState::retired;
     return {};
   }
-  chunks_[block.chunk]->space.set_user(block.slot, block.generation | kRetiredBit);
-  stats_.on_retire(block.nbytes);
-  retired_.push({name, block.nbytes}, std::move(others));
-  *end = BlockState::retired;
+  stats_.on_reap(block.nbytes);
+  if (runs_inline(stream)) {
+    free_range(name);
+  } else {
+    add_pending(name, stream);
+  }
+  *end = BlockState::freed;
   return {};
 }
 
@@ -141,56 +170,78 @@ Status PoolMemoryResource::reap_pending() {
   return trim(options_.release_threshold, &released);
 }
 
-Status PoolMemoryResource::reap_locked() {
+Status PoolMemoryResource::reap_locked(Lock& lock) {
   free_parked();
+  if (pending_.empty() && retired_.empty()) return {};
   std::vector<Waiting> done;
-  Status asked = retired_.take_done(order_, &done);
+  Status asked = retired_.take_done(order_, lock, &done);
   for (const Waiting& waiting : done) {
     stats_.on_reap(waiting.nbytes);
     free_range(waiting.name);
   }
-  promote_passed();
+  std::vector<Passage> passages = list_pending();
+  lock.unlock();
+  for (Passage& passage : passages) ask(&passage);
+  lock.lock();
+  for (const Passage& passage : passages) promote(passage);
   return asked;
 }
 
-// Ranges whose stream has passed become free for everyone. A stream that is never idle passes a marker instead.
-void PoolMemoryResource::promote_passed() {
-  for (auto it = pending_.begin(); it != pending_.end();) {
-    PendingRanges& ranges = it->second;
-    bool idle = !driver().stream_is_valid(ranges.stream);  // destroying a stream waits for its work
-    if (!idle && !driver().stream_query(ranges.stream, &idle).ok()) idle = false;
-    bool marker_passed = false;
-    if (ranges.marker && !order_.are_done(Uses{{ranges.stream, ranges.marker}}, &marker_passed).ok())
-      marker_passed = false;
-    const auto set_free = [this](const PendingRange& range) { free_range(range.name); };
-    if (idle) {
-      ranges.take_until(deallocations_, set_free);
-    } else if (marker_passed) {
-      ranges.take_until(ranges.marked, set_free);
-    }
-    if (ranges.empty()) {
-      it = pending_.erase(it);
-      continue;
-    }
-    if (marker_passed || !ranges.marker) {
-      ranges.marked = order_.mark(ranges.stream, &ranges.marker).ok() ? deallocations_ : 0;
-    }
-    ++it;
+std::vector<PoolMemoryResource::Passage> PoolMemoryResource::list_pending() const {
+  std::vector<Passage> passages;
+  passages.reserve(pending_.size());
+  for (const auto& [stream, ranges] : pending_) {
+    Passage& passage = passages.emplace_back();
+    passage.stream = stream;
+    passage.marker = ranges.marker;
+    passage.marked = ranges.marked;
+    passage.now = deallocations_;
+  }
+  return passages;
+}
+
+// Without the lock. A stream that is never idle passes a marker instead; where there is none, one is set.
+void PoolMemoryResource::ask(Passage* passage) {
+  passage->idle = !driver().stream_is_valid(passage->stream);  // destroying a stream waits for its work
+  if (!passage->idle && !driver().stream_query(passage->stream, &passage->idle).ok()) passage->idle = false;
+  if (passage->idle) return;
+  if (passage->marker && !order_.are_done(Uses{{passage->stream, passage->marker}}, &passage->marker_passed).ok())
+    passage->marker_passed = false;
+  if (passage->marker && !passage->marker_passed) return;
+  if (!order_.mark(passage->stream, &passage->fresh).ok()) passage->fresh = EventRef();
+}
+
+// Ranges whose stream has passed become free for everyone.
+void PoolMemoryResource::promote(const Passage& passage) {
+  const auto found = pending_.find(passage.stream);
+  if (found == pending_.end()) return;
+  PendingRanges& ranges = found->second;
+  const auto set_free = [this](const PendingRange& range) { free_range(range.name); };
+  if (passage.idle) {
+    ranges.take_until(passage.now, set_free);
+  } else if (passage.marker_passed) {
+    ranges.take_until(passage.marked, set_free);
+  }
+  if (ranges.empty()) {
+    pending_.erase(found);
+  } else if (!passage.idle && ranges.marked == passage.marked && (passage.marker_passed || !passage.marker)) {
+    ranges.marker = passage.fresh;
+    ranges.marked = passage.fresh ? passage.now : 0;
   }
 }
 
 Status PoolMemoryResource::wait_for_pending() {
   Uses until;
+  std::vector<Passage> passages;
   {
     const std::lock_guard lock(lock_);
-    for (auto& [stream, ranges] : pending_) {
-      EventRef behind;
-      if (!order_.mark(stream, &behind).ok()) continue;  // destroyed, or about to be: promote_passed sees when
-      ranges.marker = behind;
-      ranges.marked = deallocations_;
-      until.push_back({stream, std::move(behind)});
-    }
+    passages = list_pending();
     retired_.append_awaited(&until);
+  }
+  for (Passage& passage : passages) {
+    EventRef behind;
+    // One that is destroyed, or about to be, is found out by who reaps.
+    if (order_.mark(passage.stream, &behind).ok()) until.push_back({passage.stream, std::move(behind)});
   }
   const BlockingRegion region;
   return order_.synchronize(until);
@@ -251,8 +302,8 @@ Status PoolMemoryResource::trim(std::uint64_t keep_bytes, std::uint64_t* release
   PoolChunks empty;
   Status reaped;
   {
-    const std::lock_guard lock(lock_);
-    reaped = reap_locked();
+    Lock lock(lock_);
+    reaped = reap_locked(lock);
     empty = take_empty_chunks(keep_bytes);
   }
   TM_TRY(give_back(std::move(empty), released));

@@ -40,14 +40,14 @@ Status PoolMemoryResource::do_allocate(const AllocRequest& request, Block* block
 Status PoolMemoryResource::do_deallocate(const Block& block, StreamId stream, BlockState* end) {
   TM_TRY(check_stream(stream));
   {
-    const std::lock_guard lock(lock_);
+    Lock lock(lock_);
     TM_TRY(check_live(block));
     if (stream == block.stream && (uses_.empty() || !uses_.contains(block.generation))) [[likely]] {
       stats_.on_free(block.nbytes);
       end_range(block, stream);
       *end = BlockState::freed;
     } else {
-      TM_TRY(end_behind_others(block, stream, end));
+      TM_TRY(end_behind_others(lock, block, stream, end));
     }
     if (!has_surplus(block.chunk)) [[likely]]
       return {};
@@ -80,10 +80,9 @@ Status PoolMemoryResource::prepare_block_use(const Block& block, StreamId stream
   TM_TRY(check_stream(stream));
   Uses others;
   {
-    const std::lock_guard lock(lock_);
-    TM_TRY(check_live(block));
+    Lock lock(lock_);
     BlockUses* uses = nullptr;
-    TM_TRY(uses_of(block, stream, &uses));
+    TM_TRY(uses_of(lock, block, stream, &uses));
     if (uses != nullptr) others = uses->conflicts(stream, access);
   }
   if (others.empty()) return {};
@@ -93,12 +92,14 @@ Status PoolMemoryResource::prepare_block_use(const Block& block, StreamId stream
 
 Status PoolMemoryResource::finish_block_use(const Block& block, StreamId stream, Access access) {
   TM_TRY(check_stream(stream));
-  const std::lock_guard lock(lock_);
+  Lock lock(lock_);
   TM_TRY(check_live(block));
+  lock.unlock();
   EventRef event;
   TM_TRY(order_.mark(stream, &event));
+  lock.lock();
   BlockUses* uses = nullptr;
-  TM_TRY(uses_of(block, stream, &uses));
+  TM_TRY(uses_of(lock, block, stream, &uses));
   if (uses == nullptr) {
     uses = &uses_[block.generation];
     if (stream == block.stream) access = Access::write;  // it stands for the block's being ready, too
@@ -109,19 +110,25 @@ Status PoolMemoryResource::finish_block_use(const Block& block, StreamId stream,
 
 // A range that was pending comes to its block before its stream has passed: being ready for that stream is the block's
 // first write, and other streams wait for it. One event behind the stream, made when another stream comes along.
-Status PoolMemoryResource::uses_of(const Block& block, StreamId stream, BlockUses** uses) {
+Status PoolMemoryResource::uses_of(Lock& lock, const Block& block, StreamId stream, BlockUses** uses) {
+  TM_TRY(check_live(block));
   if (const auto found = uses_.find(block.generation); found != uses_.end()) {
     *uses = &found->second;
     return {};
   }
   if (stream == block.stream || runs_inline(block.stream)) return {};
+  lock.unlock();
   EventRef ready;
-  if (Status marked = order_.mark(block.stream, &ready); !marked.ok()) {
+  Status marked = order_.mark(block.stream, &ready);
+  lock.lock();
+  TM_TRY(check_live(block));  // another thread may have given it back meanwhile
+  if (!marked.ok()) {
     if (driver().stream_is_valid(block.stream)) return marked;
     return {};  // destroyed: its work is done
   }
-  *uses = &uses_[block.generation];
-  (*uses)->finished(block.stream, Access::write, std::move(ready));
+  const auto [place, fresh] = uses_.try_emplace(block.generation);
+  if (fresh) place->second.finished(block.stream, Access::write, std::move(ready));
+  *uses = &place->second;
   return {};
 }
 
@@ -157,10 +164,12 @@ bool PoolMemoryResource::take_own(const AllocRequest& request, Block* block) {
   return (own != pending_.end() && take_pending(own->second, request, block)) || take_free(request, block);
 }
 
-bool PoolMemoryResource::take_pending(PendingRanges& ranges, const AllocRequest& request, Block* block) {
+bool PoolMemoryResource::take_pending(PendingRanges& ranges, const AllocRequest& request, Block* block,
+                                      std::uint64_t until) {
   const std::uint64_t need = align_up(range_bytes(request), kPoolGranule);
   const auto fits = [&](const PendingRange& range) {
-    return is_aligned(chunks_[range.name.chunk]->address_of(range.name.node), request.alignment);
+    return range.since <= until &&
+           is_aligned(chunks_[range.name.chunk]->address_of(range.name.node), request.alignment);
   };
   PendingRange found;
   if (ranges.take_parked(need, fits, &found)) {

@@ -13,6 +13,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <unordered_map>
 #include <vector>
 
@@ -110,7 +111,8 @@ class PoolMemoryResource final : public Resource {
   // one stream: the rest is pending there.
   bool hand_out_chunk(std::uint32_t chunk, const Misses& misses);
   bool hand_out_pending(RangeName whole, const Misses& misses);
-  bool take_pending(PendingRanges& ranges, const AllocRequest& request, Block* block);
+  // Of what came no later than `until`.
+  bool take_pending(PendingRanges& ranges, const AllocRequest& request, Block* block, std::uint64_t until = ~0ULL);
   void hand_out(const AllocRequest& request, RangeName name, Block* block);
   bool is_ours(const Block& block) const;
   Status check_live(const Block& block) const;
@@ -120,12 +122,19 @@ class PoolMemoryResource final : public Resource {
   void add_pending(RangeName name, StreamId stream);
   void join_pending(PendingRanges& ranges, PendingRange range);
   bool has_surplus(std::uint32_t chunk) const;
-  // Null when nobody but `stream` has anything to do with the block.
-  Status uses_of(const Block& block, StreamId stream, BlockUses** uses);
-  Status end_behind_others(const Block& block, StreamId stream, BlockState* end);
-  void promote_passed();
-  Status reap_locked();
-  bool steal(const AllocRequest& request, Block* block, Status* failure);
+  // With the lock, which is let go while the driver is asked.
+  using Lock = std::unique_lock<Spinlock>;
+  // The uses of a live block; null when nobody but `stream` has anything to do with it.
+  Status uses_of(Lock& lock, const Block& block, StreamId stream, BlockUses** uses);
+  Status end_behind_others(Lock& lock, const Block& block, StreamId stream, BlockState* end);
+  Status order_end(const Uses& others, StreamId stream, bool* passed);
+  struct Passage;
+  std::vector<Passage> list_pending() const;
+  void ask(Passage* passage);
+  void promote(const Passage& passage);
+  Status reap_locked(Lock& lock);
+  bool steal(Lock& lock, const AllocRequest& request, Block* block, Status* failure);
+  // With the lock.
   PoolChunks take_empty_chunks(std::uint64_t keep_bytes);
   std::uint64_t step() const;
   StreamId flight_of(const AllocRequest& request) const;
@@ -162,7 +171,7 @@ class PoolMemoryResource final : public Resource {
   const bool parks_;  // not when empty chunks must go back at once: a parked range would keep its chunk
   StreamOrder order_;
 
-  mutable Spinlock lock_;  // guards everything below; never held over the upstream or a wait
+  mutable Spinlock lock_;  // guards everything below; never held over the driver, the upstream or a wait
   ForkGuard fork_guard_{lock_};
   PoolChunks chunks_;  // null where one was given back
   GenerationSource generations_;

@@ -6,10 +6,10 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "base/fork_guard.hpp"
+#include "base/mutex.hpp"
 #include "base/status.hpp"
 #include "driver/driver.hpp"
 #include "vmm/mapping_table.hpp"
@@ -102,7 +102,7 @@ class AddressRange {
   const std::uint64_t alignment_;
   const MappingRules rules_;
   const std::shared_ptr<VmmCounters> counters_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   ForkGuard fork_guard_{mutex_};
   MappingTable table_;
   bool released_ = false;

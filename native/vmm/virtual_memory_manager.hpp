@@ -6,9 +6,9 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 
 #include "base/fork_guard.hpp"
+#include "base/mutex.hpp"
 #include "base/status.hpp"
 #include "driver/driver.hpp"
 #include "vmm/address_range.hpp"
@@ -51,7 +51,7 @@ class VirtualMemoryManager {
   const Granularity granularity_;
   const std::shared_ptr<VmmCounters> counters_;
   std::atomic<bool> closed_{false};
-  std::mutex mutex_;
+  Mutex mutex_;
   ForkGuard fork_guard_{mutex_};
   WeakList<AddressRange> ranges_;
   WeakList<PhysicalAllocation> physicals_;

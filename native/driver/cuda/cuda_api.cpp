@@ -41,20 +41,27 @@ const char* CudaApi::error_text(std::int32_t code) const noexcept {
   return f_.cuGetErrorString(code, &text) == kSuccess ? text : nullptr;
 }
 
+// The primary context of a device, retained once: of two threads that are the first, one lets its own go again.
 Status CudaApi::context_of(std::int32_t device, ContextHandle* context) {
-  const std::lock_guard lock(mutex_);
-  ContextHandle& kept = contexts_[static_cast<std::size_t>(device)];
-  if (kept == nullptr) TM_TRY(answer(f_.cuDevicePrimaryCtxRetain(&kept, device), "cuDevicePrimaryCtxRetain"));
-  *context = kept;
+  std::atomic<ContextHandle>& kept = contexts_[static_cast<std::size_t>(device)];
+  ContextHandle found = kept.load(std::memory_order_acquire);
+  if (found == nullptr) [[unlikely]] {
+    ContextHandle retained = nullptr;
+    TM_TRY(answer(f_.cuDevicePrimaryCtxRetain(&retained, device), "cuDevicePrimaryCtxRetain"));
+    if (kept.compare_exchange_strong(found, retained, std::memory_order_acq_rel)) {
+      found = retained;
+    } else {
+      (void)f_.cuDevicePrimaryCtxRelease(device);
+    }
+  }
+  *context = found;
   return {};
 }
 
 void CudaApi::close() noexcept {
-  const std::lock_guard lock(mutex_);
   for (std::int32_t device = 0; device < count_; ++device) {
-    ContextHandle& kept = contexts_[static_cast<std::size_t>(device)];
-    if (kept != nullptr) (void)f_.cuDevicePrimaryCtxRelease(device);
-    kept = nullptr;
+    std::atomic<ContextHandle>& kept = contexts_[static_cast<std::size_t>(device)];
+    if (kept.exchange(nullptr) != nullptr) (void)f_.cuDevicePrimaryCtxRelease(device);
   }
 }
 

@@ -5,9 +5,7 @@
 
 #include <array>
 #include <atomic>
-#include <mutex>
 
-#include "base/fork_guard.hpp"
 #include "driver/cuda/function_table.hpp"
 #include "driver/gpu/gpu_api.hpp"
 
@@ -26,6 +24,7 @@ class CudaApi final : public gpu::GpuApi {
   std::int32_t device_count() const noexcept override { return count_; }
   std::int32_t version() const noexcept override { return f_.driver_version; }
   bool is_simulated() const noexcept override { return f_.simulated; }
+  std::vector<const char*> functions() const override { return {std::begin(kFunctionNames), std::end(kFunctionNames)}; }
   const char* error_name(std::int32_t code) const noexcept override;
   const char* error_text(std::int32_t code) const noexcept override;
   Status device_info(std::int32_t device, DeviceInfo* info) override;
@@ -91,10 +90,8 @@ class CudaApi final : public gpu::GpuApi {
 
   const FunctionTable f_;
   const std::int32_t count_;
-  std::array<std::atomic<PoolHandle>, kMaxDevices> pools_{};  // default pools, which a device has for good
-  std::mutex mutex_;                                          // guards what is below
-  ForkGuard fork_guard_{mutex_};
-  std::array<ContextHandle, kMaxDevices> contexts_{};  // retained primary contexts; null: not yet
+  std::array<std::atomic<PoolHandle>, kMaxDevices> pools_{};        // default pools, which a device has for good
+  std::array<std::atomic<ContextHandle>, kMaxDevices> contexts_{};  // retained primary contexts; null: not yet
 };
 
 }  // namespace tensormem::cuda

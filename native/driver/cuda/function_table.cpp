@@ -51,21 +51,20 @@ bool load_functions(const std::string& path, FunctionTable* table, std::string* 
     return false;
   }
   std::string missing;
-#define TM_LOAD(function, version, needed, signature)                                             \
-  table->function = reinterpret_cast<decltype(table->function)>(finder.find(#function, version)); \
+#define TM_LOAD(function, version, needed, signature)   \
+  table->function.set(finder.find(#function, version)); \
   if (needed == 1 && table->function == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(#function);
   TM_CUDA_FUNCTIONS(TM_LOAD)
 #undef TM_LOAD
   // cuGetProcAddress gives the newest form that a version knows: below this one it is the form of the table.
   constexpr int kAdviceByLocation = 12020;
   int version = 0;
-  if (table->cuDriverGetVersion != nullptr && table->cuDriverGetVersion(&version) == kSuccess &&
+  if (!(table->cuDriverGetVersion == nullptr) && table->cuDriverGetVersion(&version) == kSuccess &&
       version >= kAdviceByLocation) {
-    table->cuMemAdvise_at =
-        reinterpret_cast<decltype(table->cuMemAdvise_at)>(finder.find("cuMemAdvise", kAdviceByLocation));
+    table->cuMemAdvise_at.set(finder.find("cuMemAdvise", kAdviceByLocation));
   }
   table->simulated = dlsym(library, "tensormem_simgpu_is_open") != nullptr;
-  if (table->cuDriverGetVersion != nullptr && table->cuDriverGetVersion(&table->driver_version) == kSuccess &&
+  if (!(table->cuDriverGetVersion == nullptr) && table->cuDriverGetVersion(&table->driver_version) == kSuccess &&
       table->driver_version < kOldestDriver) {
     *why = "the CUDA driver is version " + version_text(table->driver_version) + "; " + version_text(kOldestDriver) +
            " or newer is needed";

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "driver/cuda/abi.hpp"
+#include "driver/gpu/driver_function.hpp"
 
 // name, version of this form, 1 when nothing works without it, signature
 #define TM_CUDA_FUNCTIONS(X)                                                                                           \
@@ -14,7 +15,6 @@
   X(cuGetErrorName, 6000, 1, (Result, const char**))                                                                   \
   X(cuGetErrorString, 6000, 1, (Result, const char**))                                                                 \
   X(cuDeviceGetCount, 2000, 1, (int*))                                                                                 \
-  X(cuDeviceGet, 2000, 1, (DeviceNumber*, int))                                                                        \
   X(cuDeviceGetName, 2000, 1, (char*, int, DeviceNumber))                                                              \
   X(cuDeviceTotalMem, 3020, 1, (std::size_t*, DeviceNumber))                                                           \
   X(cuDeviceGetAttribute, 2000, 1, (int*, int, DeviceNumber))                                                          \
@@ -77,17 +77,23 @@
 namespace tensormem::cuda {
 
 struct FunctionTable {
-#define TM_FIELD(name, version, needed, signature) Result(*name) signature = nullptr;
+#define TM_FIELD(name, version, needed, signature) gpu::DriverFunction<Result signature> name;
   TM_CUDA_FUNCTIONS(TM_FIELD)
 #undef TM_FIELD
   // The later form of cuMemAdvise, which says a place instead of a device number; drivers before 12.2 lack it.
-  Result (*cuMemAdvise_at)(DevicePointer, std::size_t, int, Location) = nullptr;
+  gpu::DriverFunction<Result(DevicePointer, std::size_t, int, Location)> cuMemAdvise_at;
 
   bool simulated = false;
   int driver_version = 0;
 };
 
 inline constexpr int kOldestDriver = 11030;  // the first that has cuGetProcAddress
+
+inline constexpr const char* kFunctionNames[] = {
+#define TM_NAME(name, version, needed, signature) #name,
+    TM_CUDA_FUNCTIONS(TM_NAME)
+#undef TM_NAME
+};
 
 // Opens the library (a path, or "" for the system's) and fills the table. False, and why, when it cannot be used.
 bool load_functions(const std::string& path, FunctionTable* table, std::string* why);

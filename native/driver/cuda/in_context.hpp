@@ -17,6 +17,7 @@ inline Status missing(const char* function) noexcept { return Status::fail(Code:
 
 template <typename Call>
 Status CudaApi::in_context(std::int32_t device, const char* function, Call call) {
+  const BlockingRegion region;  // one for all of them
   ContextHandle wanted = nullptr;
   ContextHandle current = nullptr;
   TM_TRY(context_of(device, &wanted));

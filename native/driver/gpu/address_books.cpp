@@ -10,7 +10,7 @@ Status AddressBooks::find(std::uint64_t address, std::uint64_t size, Reservation
   auto at = reservations_.upper_bound(address);
   if (at != reservations_.begin()) {
     --at;
-    if (range_within(address - at->first, size, at->second.size)) {
+    if (!at->second.leaving && range_within(address - at->first, size, at->second.size)) {
       *found = at;
       return {};
     }
@@ -18,27 +18,29 @@ Status AddressBooks::find(std::uint64_t address, std::uint64_t size, Reservation
   return Status::fail(Code::invalid_argument, "the range is not inside one reservation of this driver");
 }
 
-Status AddressBooks::check_release(std::uint64_t address, std::uint64_t size) const {
+Status AddressBooks::begin_release(std::uint64_t address, std::uint64_t size) {
   const auto found = reservations_.find(address);
-  if (found == reservations_.end() || found->second.size != size)
+  if (found == reservations_.end() || found->second.size != size || found->second.leaving)
     return Status::fail(Code::invalid_argument, "no reservation has this address and size");
-  if (found->second.mappings.empty()) return {};
-  return Status::fail(Code::still_mapped, "the reservation still has mappings", address, found->second.mappings.size());
+  if (!found->second.mappings.empty())
+    return Status::fail(Code::still_mapped, "the reservation still has mappings", address,
+                        found->second.mappings.size());
+  found->second.leaving = true;
+  return {};
 }
 
-Status AddressBooks::check_map(std::uint64_t address, std::uint64_t size) const {
+void AddressBooks::cancel_release(std::uint64_t address) { reservations_[address].leaving = false; }
+
+Status AddressBooks::begin_map(std::uint64_t address, std::uint64_t size) {
   Reservations::const_iterator home;
   TM_TRY(find(address, size, &home));
   const auto& mappings = home->second.mappings;
   auto at = mappings.lower_bound(address);
-  if (at != mappings.begin() && std::prev(at)->first + std::prev(at)->second > address) --at;
-  if (at == mappings.end() || at->first >= address + size) return {};
-  return Status::fail(Code::already_mapped, "the range overlaps a mapping", at->first - home->first, at->second);
-}
-
-void AddressBooks::add_mapping(std::uint64_t address, std::uint64_t size) {
-  Reservations::const_iterator home;
-  if (find(address, size, &home).ok()) reservations_[home->first].mappings.emplace(address, size);
+  if (at != mappings.begin() && std::prev(at)->first + std::prev(at)->second.size > address) --at;
+  if (at != mappings.end() && at->first < address + size)
+    return Status::fail(Code::already_mapped, "the range overlaps a mapping", at->first - home->first, at->second.size);
+  reservations_[home->first].mappings.emplace(address, Mapping{size, true});
+  return {};
 }
 
 Status AddressBooks::check_mapped(std::uint64_t address, std::uint64_t size) const {
@@ -47,25 +49,45 @@ Status AddressBooks::check_mapped(std::uint64_t address, std::uint64_t size) con
   TM_TRY(find(address, size, &home));
   const auto& mappings = home->second.mappings;
   std::uint64_t covered = address;
-  for (auto at = mappings.find(address); at != mappings.end() && at->first == covered && covered < address + size; ++at)
-    covered += at->second;
+  for (auto at = mappings.find(address); at != mappings.end() && at->first == covered && covered < address + size;
+       ++at) {
+    if (at->second.changing)
+      return Status::fail(Code::not_mapped, "another thread is mapping or unmapping it", at->first - home->first,
+                          at->second.size);
+    covered += at->second.size;
+  }
   if (covered == address + size) return {};
   if (covered > address + size)
     return Status::fail(Code::invalid_argument, "a GPU's mapping is an atom: the range cuts one in two");
   // A range that begins inside a mapping is mapped there, but cannot be taken apart.
   auto before = mappings.upper_bound(covered);
-  if (before != mappings.begin() && std::prev(before)->first + std::prev(before)->second > covered)
+  if (before != mappings.begin() && std::prev(before)->first + std::prev(before)->second.size > covered)
     return Status::fail(Code::invalid_argument, "a GPU's mapping is an atom: the range cuts one in two");
   const auto next = mappings.upper_bound(covered);
   const std::uint64_t hole_end = next != mappings.end() && next->first < address + size ? next->first : address + size;
   return Status::fail(Code::not_mapped, "a part of the range is not mapped", covered - home->first, hole_end - covered);
 }
 
-void AddressBooks::remove_mappings(std::uint64_t address, std::uint64_t size) {
+Status AddressBooks::begin_unmap(std::uint64_t address, std::uint64_t size) {
+  TM_TRY(check_mapped(address, size));
+  Reservations::const_iterator home;
+  TM_TRY(find(address, size, &home));
+  auto& mappings = reservations_[home->first].mappings;
+  for (auto at = mappings.find(address); at != mappings.end() && at->first < address + size; ++at)
+    at->second.changing = true;
+  return {};
+}
+
+void AddressBooks::end_change(std::uint64_t address, std::uint64_t size, bool mapped) {
   Reservations::const_iterator home;
   if (!find(address, size, &home).ok()) return;
   auto& mappings = reservations_[home->first].mappings;
-  mappings.erase(mappings.lower_bound(address), mappings.lower_bound(address + size));
+  const auto end = mappings.lower_bound(address + size);
+  if (!mapped) {
+    mappings.erase(mappings.lower_bound(address), end);
+    return;
+  }
+  for (auto at = mappings.lower_bound(address); at != end; ++at) at->second.changing = false;
 }
 
 }  // namespace tensormem::gpu

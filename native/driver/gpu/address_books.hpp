@@ -1,6 +1,8 @@
 // Owns: the books of a GPU's virtual memory: which addresses are reserved and what is mapped where, so that a wrong
 // request is refused with the facts before the vendor's driver, which only says "invalid value", is asked.
-// A handle is an atom there: mapped whole and from its start, and unmapped whole. Must not know: the vendor.
+// A handle is an atom there: mapped whole and from its start, and unmapped whole. The driver is called without the
+// lock: what is about to be mapped, unmapped or released is noted first, and nobody else may touch it until the driver
+// has answered. Must not know: the vendor.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +15,30 @@ namespace tensormem::gpu {
 class AddressBooks {
  public:
   void add_reservation(std::uint64_t address, std::uint64_t size) { reservations_[address].size = size; }
-  Status check_release(std::uint64_t address, std::uint64_t size) const;
-  void remove_reservation(std::uint64_t address) { reservations_.erase(address); }
+  // The reservation is nobody's from here on; the driver's answer decides.
+  Status begin_release(std::uint64_t address, std::uint64_t size);
+  void cancel_release(std::uint64_t address);
+  void end_release(std::uint64_t address) { reservations_.erase(address); }
 
-  Status check_map(std::uint64_t address, std::uint64_t size) const;
-  void add_mapping(std::uint64_t address, std::uint64_t size);
-  // The range is filled by whole mappings.
+  // The range is noted as a mapping that is not there yet.
+  Status begin_map(std::uint64_t address, std::uint64_t size);
+  // The range is filled by whole mappings, and nobody is changing them.
   Status check_mapped(std::uint64_t address, std::uint64_t size) const;
-  void remove_mappings(std::uint64_t address, std::uint64_t size);
+  Status begin_unmap(std::uint64_t address, std::uint64_t size);
+  // What was begun: the mappings are there, or are not there.
+  void end_change(std::uint64_t address, std::uint64_t size, bool mapped);
 
   std::uint64_t reservation_count() const { return reservations_.size(); }
 
  private:
+  struct Mapping {
+    std::uint64_t size = 0;
+    bool changing = false;  // the driver is being asked
+  };
   struct Reservation {
     std::uint64_t size = 0;
-    std::map<std::uint64_t, std::uint64_t> mappings;  // address to size
+    bool leaving = false;
+    std::map<std::uint64_t, Mapping> mappings;  // by address
   };
   using Reservations = std::map<std::uint64_t, Reservation>;
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/status.hpp"
 #include "driver/types.hpp"
@@ -53,6 +54,8 @@ class GpuApi {
   virtual std::int32_t device_count() const noexcept = 0;
   virtual std::int32_t version() const noexcept = 0;
   virtual bool is_simulated() const noexcept = 0;
+  // Every function of the vendor's library that may be called.
+  virtual std::vector<const char*> functions() const = 0;
   // What the driver calls an answer and says about it; null when it does not know it either.
   virtual const char* error_name(std::int32_t code) const noexcept = 0;
   virtual const char* error_text(std::int32_t code) const noexcept = 0;

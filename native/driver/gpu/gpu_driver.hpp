@@ -79,7 +79,10 @@ class GpuDriver final : public Driver {
   Status find_usable_stream(StreamId stream, gpu::StreamRef* ref) const noexcept;
   Status find_event(EventHandle event, gpu::EventRef* ref) const noexcept;
   Status record_elsewhere(EventHandle event, gpu::StreamRef queue);
+  // With the lock.
   Status find_physical(PhysicalHandle handle, GpuPlatform::Physical** physical) noexcept;
+  Status begin_physical_use(PhysicalHandle handle, GpuPlatform::Physical* physical);
+  void end_physical_use(PhysicalHandle handle) noexcept;
   Status allocate_aligned(std::int32_t device, std::uint64_t nbytes, const AllocationOptions& options,
                           std::uint64_t* address);
   Status clear(std::int32_t device, std::uint64_t address, std::uint64_t nbytes, MemoryKind kind);

@@ -194,11 +194,18 @@ Status GpuDriver::reserve(std::uint64_t size, std::uint64_t alignment, std::uint
 
 Status GpuDriver::release(std::uint64_t address, std::uint64_t size) {
   TM_TRY(platform_.check_usable());
+  {
+    const std::lock_guard lock(platform_.mutex);
+    TM_TRY(platform_.books.begin_release(address, size));
+  }
+  Status released = api_.release(address, size);
   const std::lock_guard lock(platform_.mutex);
-  TM_TRY(platform_.books.check_release(address, size));
-  TM_TRY(api_.release(address, size));
-  platform_.books.remove_reservation(address);
-  return {};
+  if (released.ok()) {
+    platform_.books.end_release(address);
+  } else {
+    platform_.books.cancel_release(address);
+  }
+  return released;
 }
 
 Status GpuDriver::physical_create(std::int32_t device, std::uint64_t size, const PhysicalOptions& options,
@@ -228,14 +235,38 @@ Status GpuDriver::find_physical(PhysicalHandle handle, GpuPlatform::Physical** p
   return {};
 }
 
+// The handle cannot be destroyed while the driver is asked about it without the lock.
+Status GpuDriver::begin_physical_use(PhysicalHandle handle, GpuPlatform::Physical* physical) {
+  const std::lock_guard lock(platform_.mutex);
+  GpuPlatform::Physical* found = nullptr;
+  TM_TRY(find_physical(handle, &found));
+  found->users += 1;
+  *physical = *found;
+  return {};
+}
+
+void GpuDriver::end_physical_use(PhysicalHandle handle) noexcept {
+  const std::lock_guard lock(platform_.mutex);
+  GpuPlatform::Physical* found = nullptr;
+  if (find_physical(handle, &found).ok()) found->users -= 1;
+}
+
 Status GpuDriver::physical_destroy(PhysicalHandle handle) {
   TM_TRY(platform_.check_usable());
+  std::map<PhysicalHandle, GpuPlatform::Physical>::node_type gone;
+  {
+    const std::lock_guard lock(platform_.mutex);
+    GpuPlatform::Physical* physical = nullptr;
+    TM_TRY(find_physical(handle, &physical));
+    if (physical->users != 0)
+      return Status::fail(Code::invalid_argument, "another thread is mapping or exporting the physical memory");
+    gone = platform_.physicals.extract(handle);
+  }
+  Status destroyed = api_.physical_destroy(gone.mapped().handle);
+  if (destroyed.ok()) return destroyed;
   const std::lock_guard lock(platform_.mutex);
-  GpuPlatform::Physical* physical = nullptr;
-  TM_TRY(find_physical(handle, &physical));
-  TM_TRY(api_.physical_destroy(physical->handle));
-  platform_.physicals.erase(handle);
-  return {};
+  platform_.physicals.insert(std::move(gone));
+  return destroyed;
 }
 
 Status GpuDriver::physical_info(PhysicalHandle handle, PhysicalInfo* info) {
@@ -251,50 +282,62 @@ Status GpuDriver::map(std::uint64_t address, std::uint64_t size, PhysicalHandle 
                       std::uint64_t physical_offset) try {
   TM_TRY(platform_.check_usable());
   TM_TRY(check_size(size));
+  GpuPlatform::Physical physical;
+  {
+    const std::lock_guard lock(platform_.mutex);
+    GpuPlatform::Physical* found = nullptr;
+    TM_TRY(find_physical(handle, &found));
+    const std::uint64_t whole = found->info.size == 0 ? size : found->info.size;
+    if (physical_offset != 0)
+      return Status::fail(Code::invalid_offset, "a GPU's physical memory is an atom: it is mapped from its start",
+                          physical_offset, size, whole);
+    if (size != whole)
+      return Status::fail(Code::invalid_size, "a GPU's physical memory is an atom: it is mapped as a whole", size);
+    TM_TRY(platform_.books.begin_map(address, size));
+    found->users += 1;
+    physical = *found;
+  }
+  Status mapped = api_.map(address, size, physical.handle);
+  end_physical_use(handle);
   const std::lock_guard lock(platform_.mutex);
-  GpuPlatform::Physical* physical = nullptr;
-  TM_TRY(find_physical(handle, &physical));
-  const std::uint64_t whole = physical->info.size == 0 ? size : physical->info.size;
-  if (physical_offset != 0)
-    return Status::fail(Code::invalid_offset, "a GPU's physical memory is an atom: it is mapped from its start",
-                        physical_offset, size, whole);
-  if (size != whole)
-    return Status::fail(Code::invalid_size, "a GPU's physical memory is an atom: it is mapped as a whole", size);
-  TM_TRY(platform_.books.check_map(address, size));
-  TM_TRY(api_.map(address, size, physical->handle));
-  platform_.books.add_mapping(address, size);
-  return {};
+  platform_.books.end_change(address, size, mapped.ok());
+  return mapped;
 } catch (const std::bad_alloc&) {
-  (void)api_.unmap(address, size).ok();
   return no_memory_for_books();
 }
 
 Status GpuDriver::unmap(std::uint64_t address, std::uint64_t size) {
   TM_TRY(platform_.check_usable());
+  {
+    const std::lock_guard lock(platform_.mutex);
+    TM_TRY(platform_.books.begin_unmap(address, size));
+  }
+  Status unmapped = api_.unmap(address, size);
   const std::lock_guard lock(platform_.mutex);
-  TM_TRY(platform_.books.check_mapped(address, size));
-  TM_TRY(api_.unmap(address, size));
-  platform_.books.remove_mappings(address, size);
-  return {};
+  platform_.books.end_change(address, size, !unmapped.ok());
+  return unmapped;
 }
 
 Status GpuDriver::set_access(std::uint64_t address, std::uint64_t size, std::int32_t device, AccessFlags access) {
   TM_TRY(check_device(device));
   const bool known = access == AccessFlags::none || access == AccessFlags::read || access == AccessFlags::read_write;
   if (!known) return Status::fail(Code::invalid_argument, "access is none, read or read_write");
-  const std::lock_guard lock(platform_.mutex);
-  TM_TRY(platform_.books.check_mapped(address, size));
+  {
+    const std::lock_guard lock(platform_.mutex);
+    TM_TRY(platform_.books.check_mapped(address, size));
+  }
   return api_.set_access(address, size, device, access);
 }
 
 Status GpuDriver::physical_export(PhysicalHandle handle, std::int32_t* fd) {
   TM_TRY(platform_.check_usable());
-  const std::lock_guard lock(platform_.mutex);
-  GpuPlatform::Physical* physical = nullptr;
-  TM_TRY(find_physical(handle, &physical));
-  if (!physical->info.exportable)
-    return Status::fail(Code::invalid_argument, "the memory was not created to be exported");
-  return api_.physical_export(physical->handle, fd);
+  GpuPlatform::Physical physical;
+  TM_TRY(begin_physical_use(handle, &physical));
+  Status exported = physical.info.exportable
+                        ? api_.physical_export(physical.handle, fd)
+                        : Status::fail(Code::invalid_argument, "the memory was not created to be exported");
+  end_physical_use(handle);
+  return exported;
 }
 
 Status GpuDriver::physical_import(std::int32_t device, std::int32_t fd, PhysicalHandle* physical) try {

@@ -7,12 +7,12 @@
 #include <atomic>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "base/fork_guard.hpp"
+#include "base/mutex.hpp"
 #include "driver/gpu/address_books.hpp"
 #include "driver/gpu/gpu_api.hpp"
 #include "driver/gpu/handle_table.hpp"
@@ -39,6 +39,7 @@ class GpuPlatform {
   struct Physical {
     gpu::NativePhysical handle = 0;
     PhysicalInfo info;
+    std::uint32_t users = 0;  // threads whose driver call needs the handle at this moment
   };
 
   explicit GpuPlatform(std::unique_ptr<gpu::GpuApi> api);
@@ -72,7 +73,7 @@ class GpuPlatform {
   gpu::HandleTable<StreamItem> streams;
   gpu::HandleTable<gpu::EventRef> events;
 
-  std::mutex mutex;  // guards everything below
+  Mutex mutex;  // guards everything below; never held over a driver call
   ForkGuard fork_guard{mutex};
   std::vector<Granularity> grains;  // by device; minimum 0: not asked yet
   gpu::AddressBooks books;
@@ -88,7 +89,7 @@ class GpuPlatform {
   const int process_;
   std::vector<std::unique_ptr<GpuDriver>> drivers_;
   std::atomic<bool> closed_{false};
-  std::mutex left_mutex_;
+  Mutex left_mutex_;
   ForkGuard left_guard_{left_mutex_};
   std::vector<gpu::EventRef> left_events_;
   std::vector<gpu::StreamRef> left_streams_;

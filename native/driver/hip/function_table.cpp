@@ -49,8 +49,8 @@ bool load_functions(const std::string& path, FunctionTable* table, std::string* 
   if (library == nullptr) return false;
   const Finder finder(library);
   std::string missing;
-#define TM_LOAD(function, needed, answer, signature)                                     \
-  table->function = reinterpret_cast<decltype(table->function)>(finder.find(#function)); \
+#define TM_LOAD(function, needed, answer, signature) \
+  table->function.set(finder.find(#function));       \
   if (needed == 1 && table->function == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(#function);
   TM_HIP_FUNCTIONS(TM_LOAD)
 #undef TM_LOAD

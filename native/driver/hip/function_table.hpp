@@ -6,6 +6,7 @@
 #include <string>
 
 #include "driver/cuda/abi.hpp"
+#include "driver/gpu/driver_function.hpp"
 
 // name, 1 when nothing works without it, answer, signature
 #define TM_HIP_FUNCTIONS(X)                                                                          \
@@ -81,12 +82,18 @@ using cuda::Result;
 using cuda::StreamHandle;
 
 struct FunctionTable {
-#define TM_FIELD(name, needed, answer, signature) answer(*name) signature = nullptr;
+#define TM_FIELD(name, needed, answer, signature) gpu::DriverFunction<answer signature> name;
   TM_HIP_FUNCTIONS(TM_FIELD)
 #undef TM_FIELD
 
   bool simulated = false;
   int driver_version = 0;
+};
+
+inline constexpr const char* kFunctionNames[] = {
+#define TM_NAME(name, needed, answer, signature) #name,
+    TM_HIP_FUNCTIONS(TM_NAME)
+#undef TM_NAME
 };
 
 // Opens the library (a path, or "" for the system's) and fills the table. False, and why, when it cannot be used.

@@ -24,6 +24,7 @@ class HipApi final : public gpu::GpuApi {
   std::int32_t device_count() const noexcept override { return count_; }
   std::int32_t version() const noexcept override { return f_.driver_version; }
   bool is_simulated() const noexcept override { return f_.simulated; }
+  std::vector<const char*> functions() const override { return {std::begin(kFunctionNames), std::end(kFunctionNames)}; }
   const char* error_name(std::int32_t code) const noexcept override;
   const char* error_text(std::int32_t code) const noexcept override;
   Status device_info(std::int32_t device, DeviceInfo* info) override;

@@ -17,6 +17,7 @@ inline Status missing(const char* function) noexcept { return Status::fail(Code:
 
 template <typename Call>
 Status HipApi::on_device(std::int32_t device, const char* function, Call call) {
+  const BlockingRegion region;  // one for all of them
   int before = 0;
   TM_TRY(answer(f_.hipGetDevice(&before), "hipGetDevice"));
   if (before == device) return answer(call(), function);

@@ -32,6 +32,11 @@ cdef class GpuPlatform:
         return self.native.api().is_simulated()
 
     @property
+    def functions(self):
+        """The names of the library's functions that may be called, those that this driver lacks included."""
+        return tuple([name.decode() for name in self.native.api().functions()])
+
+    @property
     def closed(self):
         """Whether its calls are refused: it was closed, or this process was forked after it was opened."""
         return self.native.is_lost()

@@ -2,6 +2,7 @@
 from libc.stdint cimport int32_t, uint32_t, uint64_t
 from libcpp cimport bool as cbool
 from libcpp.string cimport string
+from libcpp.vector cimport vector
 
 from tensormem._core.native cimport Driver
 
@@ -12,6 +13,7 @@ cdef extern from "driver/gpu/open.hpp" namespace "tensormem" nogil:
         const char* error_text(int32_t code)
         int32_t version()
         cbool is_simulated()
+        vector[const char*] functions() except +
     cdef cppclass GpuHeld:
         uint64_t streams
         uint64_t events
