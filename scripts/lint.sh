@@ -25,7 +25,7 @@ guard "ruff check" ruff check --quiet .
 guard "ruff format" ruff format --check --quiet --diff .
 guard "mypy --strict" mypy
 guard "import-linter" python scripts/lint_imports.py
-guard "stubs match the compiled modules" scripts/lint_stubs.sh
+guard "stubs match the compiled modules" python scripts/lint_stubs.py
 guard "clang-format" clang-format --dry-run -Werror "${native[@]}"
 guard "shellcheck" shellcheck scripts/*.sh .ci/run
 

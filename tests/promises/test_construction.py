@@ -309,7 +309,7 @@ def test_owners_of_files_and_sockets_are_constructed_once(tmp_path: Path) -> Non
     with pytest.raises(errors.InvalidArgument, match="exists already"):
         tenant.__init__(None, "b", 1, page_size=1, device="host")  # type: ignore[misc]
     with tm.zeros(4).map("r") as mapped:
-        hold = importlib.import_module("tensormem._core.maps").MapHold(mapped)
+        hold = importlib.import_module("tensormem._core.tensor").MapHold(mapped)
         _refuses_another(hold, _with(mapped))
         hold.release()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tensormem._core import Driver, GrowableBuffer, drivers
+from tensormem._core import Driver, GrowableBuffer, host_driver
 from tensormem.errors import TensormemError
 from tensormem.pools import BlockCache, Budget, SharedBudget, TenantPool, TenantStats, VirtualMemoryPool
 from tensormem.pools.living import living
@@ -153,7 +153,7 @@ def devices_of_pools() -> list[tuple[Driver, int]]:
         if isinstance(each, VirtualMemoryPool | BlockCache) and not each.closed
     ]
     buffers = any(isinstance(each, GrowableBuffer) and not each.closed for each in pools)
-    return found + ([(drivers.host(), 0)] if buffers else [])
+    return found + ([(host_driver(), 0)] if buffers else [])
 
 
 def _tenant_pools() -> list[tuple[int, TenantPool]]:

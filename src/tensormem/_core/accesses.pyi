@@ -1,6 +1,0 @@
-from typing import final
-
-from tensormem._core.endings import Ending
-
-@final
-class Accesses(Ending): ...

@@ -1,0 +1,30 @@
+"""Owns: the crossing of integers from Python: sizes, alignments and addresses."""
+from tensormem import errors
+from tensormem.units import parse_size
+
+
+cdef uint64_t size_slow(object value) except? 0xFFFFFFFFFFFFFFFF:
+    # Text such as "2MiB", anything with __index__; errors name the value.
+    return <uint64_t>parse_size(value)
+
+
+cdef uint64_t address_of(object value) except? 0xFFFFFFFFFFFFFFFF:
+    try:
+        number = value.__index__()
+    except AttributeError:
+        raise errors.InvalidArgument(f"an address is an integer, not {type(value).__name__}") from None
+    if not 0 <= number < 2**64:
+        raise errors.InvalidArgument(f"an address has 64 bits: {number:#x} does not fit")
+    return <uint64_t>number
+
+
+cdef uint64_t alignment_of(object value) except 0:
+    # Whether it is a power of two is the callee's rule; what does not fit at all is refused here.
+    cdef uint64_t number
+    try:
+        number = size_of(value)
+    except errors.InvalidSize:
+        raise errors.InvalidAlignment(value) from None
+    if number == 0:
+        raise errors.InvalidAlignment(value)
+    return number

@@ -1,0 +1,29 @@
+from tensormem._core.resource.budgets import Budget
+from tensormem._core.resource.resources import DeviceMemoryResource
+from tensormem.drivers.where import WhereLike
+
+class ElasticMemoryResource(DeviceMemoryResource):
+    def __init__(
+        self,
+        device: WhereLike | int = "main",
+        *,
+        page_size: int | str = "2MiB",
+        capacity: int | str | None = None,
+        physical_limit: int | str | None = None,
+        budget: Budget | None = None,
+        release_threshold: int | str = "256MiB",
+    ) -> None: ...
+    @property
+    def budget(self) -> Budget | None: ...
+    @property
+    def page_size(self) -> int: ...
+    @property
+    def physical_bytes(self) -> int: ...
+    @property
+    def peak_physical_bytes(self) -> int: ...
+    @property
+    def idle_bytes(self) -> int: ...
+    @property
+    def fragmentation(self) -> float: ...
+    def trim(self, keep_bytes: int | str = 0) -> int: ...
+    def _is_valid(self) -> bool: ...

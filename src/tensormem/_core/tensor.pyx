@@ -1,0 +1,11 @@
+# cython: language_level=3, freethreading_compatible=True, nonecheck=True
+"""Owns: storages, tensors and their views, maps, and what is done with their bytes: uses on streams, copies and fills."""
+include "tensor/endings.pxi"
+include "tensor/accesses.pxi"
+include "tensor/storages.pxi"
+include "tensor/kinds.pxi"
+include "tensor/tensors.pxi"
+include "tensor/uses.pxi"
+include "tensor/transfers.pxi"
+include "tensor/fills.pxi"
+include "tensor/maps.pxi"

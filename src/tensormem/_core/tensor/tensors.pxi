@@ -1,0 +1,1305 @@
+"""Owns: `Tensor`, the description of bytes: a storage with an element type, shape, strides and offset; its views; and
+its faces to others: the buffer protocol, the array interfaces, and DLPack as a producer.
+
+Shape and strides never change, so what is handed out points into them. Must not know: spaces, memories and other
+libraries; what needs them is done by `tensormem.tensor`, which installs itself here (`install_tensors`).
+"""
+cimport cython
+from cpython.buffer cimport (
+    PyBUF_C_CONTIGUOUS,
+    PyBUF_F_CONTIGUOUS,
+    PyBUF_ANY_CONTIGUOUS,
+    PyBUF_FORMAT,
+    PyBUF_FULL,
+    PyBUF_FULL_RO,
+    PyBUF_ND,
+    PyBUF_STRIDES,
+    PyBUF_WRITABLE,
+    PyBuffer_Release,
+    PyObject_GetBuffer,
+)
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
+from cpython.slice cimport PySlice_AdjustIndices, PySlice_Unpack
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+from libcpp cimport bool as cbool
+
+from tensormem._core.construction cimport begin_construction
+from tensormem._core.base cimport Driver, Event, address_of
+from tensormem._core.failures cimport check
+from tensormem._core.native cimport AllocRequest, MemorySpace
+from tensormem._core.native_tensor cimport (
+    Code,
+    DLTensor,
+    ManagedTensor,
+    ManagedTensorVersioned,
+    Reach,
+    is_row_major,
+    kIsCopied,
+    kMajor,
+    kMaxDims,
+    kMinor,
+    kReadOnly,
+    kSubbytePadded,
+    measure_layout,
+    reshape_strides,
+    row_major_strides,
+)
+from tensormem._core.resource cimport DeviceBlock, DeviceMemoryResource
+
+from tensormem import errors
+
+
+cdef extern from "Python.h":
+    int PyLong_CheckExact(object value)
+    long long PyLong_AsLongLongAndOverflow(object value, int* overflow) except? -1
+    object PyNumber_Index(object value)
+    ctypedef void (*PyCapsule_Destructor)(PyObject*) noexcept
+    object PyCapsule_New(void* pointer, const char* name, PyCapsule_Destructor destructor)
+    int PyCapsule_IsValid(PyObject* capsule, const char* name)
+    void* PyCapsule_GetPointer(PyObject* capsule, const char* name)
+    int PyContextVar_Get(object var, PyObject* fallback, PyObject** value) except -1
+
+
+cdef extern from "_core/gil.hpp" namespace "tensormem":
+    cbool interpreter_is_ending() nogil
+
+
+# What `tensormem.tensor` installed, and where the current resource of main memory is found.
+cdef object _above = None
+cdef object _in_use = None
+cdef dict _resources = {}
+cdef object _HOST_PLACE = ("host", 0)
+
+
+def install_tensors(above, in_use, resources):
+    """Called once by `tensormem.tensor`: what is done above, and the two cells that hold the current resource."""
+    global _above, _in_use, _resources
+    _above, _in_use, _resources = above, in_use, resources
+
+
+cdef CloneNow _quick_clone = NULL
+cdef object _copy_into = None
+
+
+cdef MoveNow _quick_move = NULL
+
+
+cdef void install_copies(CloneNow clone_now, MoveNow move_now, object copy_into):
+    global _quick_clone, _quick_move, _copy_into
+    _quick_clone, _quick_move, _copy_into = clone_now, move_now, copy_into
+
+
+# Which resource served a space that the CPU reaches, by what was given as the space, until somebody changes that.
+cdef dict _destinations = {}
+
+
+def forget_destinations():
+    """Ask again which resource serves a space: called when drivers come or go, and when a resource is set."""
+    _destinations.clear()
+
+
+cdef int _remember_destination(object space, Tensor made) except -1:
+    if type(space) is str and made.storage.host and made.storage.accesses is None and (
+            type(made.storage._owner) is DeviceBlock and len(_destinations) < 64):
+        _destinations[space] = (<DeviceBlock>made.storage._owner)._mr, made.storage.space
+    return 0
+
+
+cdef DeviceMemoryResource destination_of(Tensor tensor, object space):
+    if type(space) is not str:
+        return None
+    known = _destinations.get(space)
+    return None if known is None or known[1] is tensor.storage.space else <DeviceMemoryResource>known[0]
+
+
+cdef bint _resources_are_local() except -1:
+    cdef PyObject* local = NULL
+    PyContextVar_Get(_in_use, NULL, &local)
+    if local is NULL:
+        return False
+    mine = <object>local
+    Py_DECREF(mine)
+    return mine is not None
+
+
+@cython.final
+@cython.freelist(256)
+@cython.no_gc_clear
+cdef class Tensor:
+    """A description of bytes: storage, element type, shape, strides (in elements) and offset (in bytes).
+
+    Made by `tm.empty`, `tm.zeros`, `tm.full` and `tm.from_*`; with this constructor, over a storage that exists. Its
+    views share the storage. There is no arithmetic: hand it to a library that has some, by DLPack, without a copy.
+
+    >>> import tensormem as tm
+    >>> tensor = tm.from_buffer(bytearray(range(6)), "uint8", (2, 3))
+    >>> tensor.shape, tensor.strides, tensor[:, ::-1].tolist()
+    ((2, 3), (3, 1), [[2, 1, 0], [5, 4, 3]])
+    """
+
+    def __init__(self, Storage storage not None, dtype, shape, *, strides=None, offset=0, readonly=None):
+        begin_construction(self._construction, self)
+        cdef int64_t[64] lengths
+        cdef int64_t[64] steps
+        cdef Reach reach
+        cdef int32_t rank = parse_shape(shape, lengths)
+        cdef ElementType element = element_of(dtype)
+        storage.check_open()
+        if strides is None:
+            check(measure_layout(rank, lengths, NULL, element.width, Code.invalid_size, &reach))
+            row_major_strides(rank, lengths, steps)
+        else:
+            _parse_strides(strides, rank, steps)
+            check(measure_layout(rank, lengths, steps, element.width, Code.invalid_size, &reach))
+        start = _offset(offset)
+        if reach.count and (reach.below > start or start + reach.above > storage.capacity):
+            raise errors.InvalidOffset(start - reach.below, reach.below + reach.above, storage.capacity,
+                                       what="the tensor does not lie inside its storage")
+        if start > storage.capacity:
+            raise errors.InvalidOffset(start, 0, storage.capacity, what="the tensor starts behind its storage")
+        if readonly is not None and not readonly and storage._readonly:
+            raise errors.InvalidArgument("the storage is read-only")
+        self.storage = storage
+        self.element = element
+        self.first = storage.address + <uint64_t>start
+        self._readonly = storage._readonly if readonly is None else bool(readonly)
+        _set_rank(self, rank)
+        memcpy(self.dims, lengths, rank * sizeof(int64_t))
+        memcpy(self.dims + rank, steps, rank * sizeof(int64_t))
+
+    def __dealloc__(self):
+        if self._address_read:
+            self.storage.accesses.leave(self._readonly)
+        if self.dims != self._inline:
+            PyMem_Free(self.dims)
+
+    # ---- What it is ----
+
+    @property
+    def dtype(self):
+        """The element type."""
+        return self.element.dtype
+
+    @property
+    def shape(self):
+        """The lengths."""
+        return _as_tuple(self.dims, self.rank)
+
+    @property
+    def strides(self):
+        """The distance to the next element along each dimension, in elements; negative ones go backward."""
+        return _as_tuple(self.dims + self.rank, self.rank)
+
+    @property
+    def offset(self):
+        """Bytes from the start of the storage to the first element."""
+        return self.first - self.storage.address
+
+    @property
+    def ndim(self):
+        """The number of dimensions."""
+        return self.rank
+
+    @property
+    def size(self):
+        """The number of elements."""
+        return self.count()
+
+    @property
+    def itemsize(self):
+        """Bytes of one element; packed elements of less than a byte count as one."""
+        return self.element.width.bytes()
+
+    @property
+    def nbytes(self):
+        """Bytes of all elements, without gaps."""
+        return self.nbytes_()
+
+    @property
+    def ptr(self):
+        """The address of the first element. Memory that has one only while it is mapped: `NotSupported`."""
+        self.storage.check_open()
+        self.storage.check_address()
+        return self.first
+
+    @property
+    def space(self):
+        """Where the bytes live."""
+        return self.storage.space
+
+    @property
+    def memory(self):
+        """What kind of memory it is."""
+        return self.storage.memory
+
+    @property
+    def memory_reason(self):
+        """Why it is this kind of memory; "" when that was asked for."""
+        return self.storage.reason
+
+    @property
+    def readonly(self):
+        """Whether it may only be read."""
+        return self._readonly
+
+    @property
+    def is_contiguous(self):
+        """Whether the elements lie row-major without gaps."""
+        return is_row_major(self.rank, self.dims, self.steps())
+
+    @property
+    def ready(self):
+        """Whether no copy into its storage is under way."""
+        return self.storage.ready
+
+    def wait(self):
+        """Wait until no copy into its storage is under way; gives the tensor."""
+        self.storage.settle()
+        return self
+
+    @property
+    def transfer_report(self):
+        """How the bytes came here by the last copy into the storage; None if there was none."""
+        return self.storage.transfer
+
+    @property
+    def closed(self):
+        """Whether the storage was closed."""
+        return self.storage.is_closed()
+
+    def aliases(self, Tensor other not None):
+        """Whether both describe the same memory, or parts of it."""
+        return self.storage._id == other.storage._id
+
+    def close(self):
+        """Close the storage, for every view of it; `BufferError` while somebody outside holds its address."""
+        self.storage.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        self.storage.close()
+
+    def __len__(self):
+        if self.rank == 0:
+            raise TypeError("a tensor without dimensions has no length")
+        return self.dims[0]
+
+    def __bool__(self):
+        raise TypeError("a tensor is neither true nor false; ask for .size, or compare with a library that computes")
+
+    # ---- Views ----
+
+    def __getitem__(self, index):
+        """A view: whole numbers select, slices cut (steps may be negative), `...` and None as in NumPy."""
+        cdef int64_t[64] lengths
+        cdef int64_t[64] steps
+        cdef int64_t moved = 0
+        cdef int32_t made = 0, dim = 0, given = 0
+        cdef Tensor result
+        if PyLong_CheckExact(index) and self.rank > 0:
+            return _first_selected(self, _select(self, 0, index))
+        parts = index if type(index) is tuple else (index,)
+        for part in parts:
+            given += part is not None and part is not Ellipsis
+        if given > self.rank:
+            raise IndexError(f"{given} indices for {self.rank} dimensions")
+        dots = False
+        for part in parts:
+            if part is None:
+                _check_room(made)
+                lengths[made], steps[made] = 1, 1
+                made += 1
+            elif part is Ellipsis:
+                if dots:
+                    raise IndexError("one '...' is enough")
+                dots = True
+                for _ in range(self.rank - given):
+                    _check_room(made)
+                    lengths[made], steps[made] = self.dims[dim], self.steps()[dim]
+                    made, dim = made + 1, dim + 1
+            elif isinstance(part, slice):
+                _check_room(made)
+                moved += _cut(self, dim, part, &lengths[made], &steps[made])
+                made, dim = made + 1, dim + 1
+            else:
+                moved += _select(self, dim, part)
+                dim += 1
+        while dim < self.rank:
+            _check_room(made)
+            lengths[made], steps[made] = self.dims[dim], self.steps()[dim]
+            made, dim = made + 1, dim + 1
+        result = self.view(_moved(self, moved, lengths, made), made)
+        memcpy(result.dims, lengths, made * sizeof(int64_t))
+        memcpy(result.dims + made, steps, made * sizeof(int64_t))
+        return result
+
+    def select(self, dim, index):
+        """A view without dimension `dim`, at `index` of it."""
+        cdef int32_t axis = _axis(self, dim)
+        cdef Tensor result = self.view(_moved(self, _select(self, axis, index), NULL, 0), self.rank - 1)
+        cdef int32_t i, j = 0
+        for i in range(self.rank):
+            if i != axis:
+                result.dims[j], result.dims[result.rank + j] = self.dims[i], self.steps()[i]
+                j += 1
+        return result
+
+    def permute(self, *dims):
+        """A view with the dimensions in another order."""
+        order = dims[0] if len(dims) == 1 and isinstance(dims[0], (tuple, list)) else dims
+        axes = [_axis(self, dim) for dim in order]
+        if sorted(axes) != list(range(self.rank)):
+            raise errors.InvalidArgument(f"{tuple(order)} does not name each of {self.rank} dimensions once")
+        cdef Tensor result = self.view(self.first, self.rank)
+        cdef int32_t i
+        for i in range(self.rank):
+            result.dims[i], result.dims[self.rank + i] = self.dims[<int32_t>axes[i]], self.steps()[<int32_t>axes[i]]
+        return result
+
+    @property
+    def T(self):
+        """A view with the dimensions in reverse order."""
+        return self.permute(*range(self.rank - 1, -1, -1))
+
+    def transpose(self, dim0, dim1):
+        """A view with two dimensions exchanged."""
+        axes = list(range(self.rank))
+        a, b = _axis(self, dim0), _axis(self, dim1)
+        axes[a], axes[b] = b, a
+        return self.permute(*axes)
+
+    def squeeze(self, dim=None):
+        """A view without dimensions of length 1: all of them, or the one named, which must have that length."""
+        cdef int32_t keep_all_but = -1
+        if dim is not None:
+            keep_all_but = _axis(self, dim)
+            if self.dims[keep_all_but] != 1:
+                raise errors.InvalidArgument(f"dimension {dim} has length {self.dims[keep_all_but]}, not 1")
+        kept = [i for i in range(self.rank) if (i != keep_all_but if dim is not None else self.dims[i] != 1)]
+        cdef Tensor result = self.view(self.first, len(kept))
+        for j, i in enumerate(kept):
+            result.dims[<int32_t>j], result.dims[result.rank + <int32_t>j] = self.dims[<int32_t>i], self.steps()[<int32_t>i]
+        return result
+
+    def unsqueeze(self, dim):
+        """A view with a new dimension of length 1 at `dim`."""
+        rank = self.rank + 1
+        place = dim.__index__()
+        if not -rank <= place < rank:
+            raise errors.InvalidArgument(f"a new dimension goes to {-rank} up to {rank - 1}, not {place}")
+        return self[(*(slice(None),) * (place % rank), None)]
+
+    def broadcast_to(self, shape):
+        """A read-only view in which dimensions of length 1, and new ones in front, are repeated without memory."""
+        cdef int64_t[64] lengths
+        cdef int32_t rank = parse_shape(shape, lengths)
+        cdef int32_t i, new = rank - self.rank
+        cdef Reach reach
+        for i in range(self.rank):
+            if new < 0 or (self.dims[i] != lengths[new + i] and self.dims[i] != 1):
+                raise errors.InvalidArgument(f"{self.shape} cannot be broadcast to {_as_tuple(lengths, rank)}")
+        if self.element.width.packed:
+            raise errors.NotSupported("broadcasting elements that share bytes")
+        check(measure_layout(rank, lengths, NULL, self.element.width, Code.invalid_size, &reach))
+        cdef Tensor result = self.view(self.first, rank)
+        for i in range(rank):
+            result.dims[i] = lengths[i]
+            result.dims[rank + i] = 0 if i < new or self.dims[i - new] != lengths[i] else self.steps()[i - new]
+        result._readonly = True
+        return result
+
+    def reshape(self, *shape):
+        """A view of the same elements in another shape; one length may be -1. Where only a copy could: `InvalidArgument`,
+        and `contiguous()` makes that copy."""
+        cdef int64_t[64] lengths
+        given = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+        cdef int32_t rank = parse_shape(_complete(given, self.count()), lengths)
+        cdef Reach reach
+        check(measure_layout(rank, lengths, NULL, self.element.width, Code.invalid_size, &reach))
+        if reach.count != self.count():
+            raise errors.InvalidArgument(f"{_as_tuple(lengths, rank)} has {reach.count} elements, not {self.count()}")
+        cdef Tensor result = self.view(self.first, rank)
+        memcpy(result.dims, lengths, rank * sizeof(int64_t))
+        if not reshape_strides(self.rank, self.dims, self.steps(), rank, lengths, result.dims + rank):
+            raise errors.InvalidArgument(f"{self.shape} with strides {self.strides} has no view of shape "
+                                         f"{_as_tuple(lengths, rank)}; copy it first, with .contiguous()")
+        return result
+
+    def set_logical_shape(self, shape):
+        """A tensor over the same storage with any shape that fits, row-major from this one's first element.
+
+        `InvalidOffset` where it does not fit. For buffers that hold less than they could.
+        """
+        return Tensor(self.storage, self.element.dtype, shape, offset=self.offset, readonly=self._readonly)
+
+    def as_readonly(self):
+        """A view that nobody may write through."""
+        cdef Tensor result = self.view(self.first, self.rank)
+        memcpy(result.dims, self.dims, 2 * self.rank * sizeof(int64_t))
+        result._readonly = True
+        return result
+
+    # ---- Copies and values: done above ----
+
+    def to(self, space, *, stream=None, copy=None):
+        """The same values in `space`. There already: the tensor itself, or a copy if `copy` is True.
+
+        Otherwise a copy on `stream`, which may be under way when this returns: see `ready` and `wait()`. With `copy`
+        False, `CrossSpaceError` instead of a copy. `transfer_report` of the result tells how it went.
+        """
+        cdef Tensor made = None
+        if not copy and self.storage.space is space:
+            return self
+        if stream is None and copy is not False and not _resources_are_local():
+            made = _quick_move(self, space)
+            if made is None:
+                made = _above.to(self, space, stream=None, copy=copy)
+                _remember_destination(space, made)
+            return made
+        return _above.to(self, space, stream=stream, copy=copy)
+
+    def copy_(self, source, *, stream=None):
+        """Copy the values of `source`, a tensor of the same shape and element type, into this one; tells how it went.
+
+        `CrossSpaceError` if the two are in different spaces: move one first, with `to`.
+        """
+        return _copy_into(self, source, stream=stream)
+
+    def contiguous(self, *, stream=None):
+        """The tensor itself if its elements lie row-major without gaps, else a copy of which that is true."""
+        return self if is_row_major(self.rank, self.dims, self.steps()) else self.clone(stream=stream)
+
+    def clone(self, *, stream=None):
+        """A copy in the same space, row-major without gaps."""
+        cdef Tensor made = None
+        if stream is None:
+            made = _quick_clone(self)
+        return _above.clone(self, stream=stream) if made is None else made
+
+    def fill_(self, value, *, stream=None):
+        """Set every element to `value`; gives the tensor.
+
+        On a GPU the driver does it, in the order of `stream`, and it may be under way when this returns, like a copy:
+        see `ready` and `wait()`. Memory that the CPU reaches is filled at once unless a stream is given.
+        """
+        _above.fill(self, value, stream)
+        return self
+
+    def clone_fd(self, *, readonly=False, trust=False):
+        """A new descriptor of the memory, for another process; the caller closes it. `NotSupported` if there is none.
+
+        It is the whole storage: send shape, strides and offset along. With `readonly`, and always of a read-only
+        tensor, nobody can write by it. `trust` allows memory that could not be sealed.
+        """
+        return _above.clone_fd(self, readonly, trust)
+
+    def numpy(self):
+        """A NumPy array over the same bytes; `CrossSpaceError` where the CPU cannot reach them."""
+        return _above.numpy(self)
+
+    def tolist(self):
+        """The values as nested lists, or one value if there are no dimensions."""
+        return _above.tolist(self)
+
+    def item(self):
+        """The value of a tensor of one element."""
+        if self.count() != 1:
+            raise errors.InvalidArgument(f"a tensor of {self.count()} elements is not one value")
+        return _above.tolist(self.reshape(()))
+
+    def __copy__(self):
+        return self.clone()
+
+    def __deepcopy__(self, memo):
+        return self.clone()
+
+    def __reduce_ex__(self, protocol):
+        return _above.reduce(self, protocol)
+
+    def __repr__(self):
+        return _above.text(self)
+
+    def _repr_html_(self):
+        return _above.html(self)
+
+    # ---- Maps, the buffer protocol and the array interfaces ----
+
+    def map(self, mode="rw"):
+        """Make the elements reachable by the CPU: "r" to read, "w" to write, "rw" for both.
+
+        Gives a context manager with the buffer protocol; at its end the access is over. Memory that needs it is
+        synchronised in the direction that was declared, and "r" cannot be written through.
+
+        >>> import tensormem as tm
+        >>> tensor = tm.zeros(3, "uint8")
+        >>> with tensor.map("w") as mapped, memoryview(mapped) as view:
+        ...     view[1] = 7
+        >>> tensor.tolist()
+        [0, 7, 0]
+        """
+        return _map_tensor(self, mode)
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        check_buffer(self, flags, self._readonly)
+        self.check_host("the buffer protocol")
+        cdef uint64_t first = self.lend_first()
+        if not fill_buffer(self, self, buffer, flags, first, self._readonly):
+            self.storage.let_go(self._readonly)
+            raise MemoryError
+
+    def __releasebuffer__(self, Py_buffer* buffer):
+        free_buffer(buffer)
+        self.storage.let_go(self._readonly)
+
+    @property
+    def __array_interface__(self):
+        """NumPy's array interface, version 3, for memory that the CPU reaches. Who reads the address here is not counted
+        as an export: the buffer protocol and DLPack are safer. An access in brackets is open as long as the tensor is."""
+        if not self.storage.mappable or self.storage.untouchable or self.element.typestr is None:
+            raise AttributeError("__array_interface__")
+        self.storage.check_open()
+        self.storage.settle()
+        return self._interface(3, self.show_first())
+
+    @property
+    def __cuda_array_interface__(self):
+        """The CUDA array interface, version 3, for memory that a CUDA device reaches."""
+        if self.storage.device_type not in (2, 3, 13) or self.storage.untouchable or self.element.typestr is None:
+            raise AttributeError("__cuda_array_interface__")
+        self.storage.check_open()
+        self.storage.settle()
+        return {**self._interface(3, self.first), "stream": None}
+
+    def _interface(self, version, first):
+        item = self.element.width.bytes()
+        return {
+            "version": version,
+            "shape": self.shape,
+            "typestr": self.element.typestr,
+            "data": (first, bool(self._readonly)),
+            "strides": tuple(step * item for step in self.strides),
+        }
+
+    # ---- DLPack, as a producer ----
+
+    def __dlpack_device__(self):
+        """DLPack's (device_type, device_id)."""
+        self.storage.check_reach("DLPack")
+        return self.storage.device_type, self.storage.device_id
+
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+        """A capsule with a DLPack tensor over the same bytes, as the array API standard has it.
+
+        Versioned from `max_version` (1, 0) on, legacy without. `BufferError` when it cannot be had: read-only memory as
+        a legacy tensor, or another device or order of bytes without a copy.
+        """
+        cdef Tensor tensor = self
+        cdef ManagedTensorVersioned* managed
+        if copy is not None or dl_device is not None:
+            tensor = _placed(self, dl_device, copy)
+        tensor.storage.check_open()
+        tensor.storage.check_reach("DLPack")
+        if stream is not None or tensor.storage.is_pending() or tensor.storage.device_type != 1:
+            _order(tensor, stream)
+        cdef int64_t minor = _wanted_minor(max_version)
+        if minor < 0:
+            return _legacy_capsule(tensor)
+        managed = make_managed(tensor)
+        managed.version.minor = <uint32_t>minor
+        if tensor is not self and tensor.storage is not self.storage:
+            managed.flags |= kIsCopied
+        try:
+            return PyCapsule_New(managed, "dltensor_versioned", _drop_versioned)
+        except BaseException:
+            managed.deleter(managed)
+            raise
+
+    # ---- Inside ----
+
+    cdef uint64_t count(self):
+        cdef uint64_t total = 1
+        cdef int32_t i
+        for i in range(self.rank):
+            total *= <uint64_t>self.dims[i]
+        return total
+
+    cdef uint64_t nbytes_(self):
+        if self.element.width.packed:
+            return (self.count() * self.element.width.bits + 7) // 8
+        return self.count() * self.element.width.bytes()
+
+    cdef int check_host(self, str what) except -1:
+        # The bytes are there to be touched, and whatever writes them is done.
+        self.storage.check_open()
+        self.storage.check_reach(what)
+        if not self.storage.host and self.storage.accesses is None:
+            raise BufferError(f"{what} needs memory that the CPU reaches; this is in {self.storage.space}: use .to('main')")
+        if self.storage.is_pending():
+            self.storage.settle()
+        return 0
+
+    cdef uint64_t lend_first(self) except? 0:
+        # The address of the first element, for somebody outside who will say when he is done (`storage.let_go`).
+        return self.storage.lend(self._readonly) + (self.first - self.storage.address)
+
+    cdef uint64_t show_first(self) except? 0:
+        # The same for somebody who cannot say so: he holds the tensor, and the access lasts as long as it does.
+        cdef uint64_t base
+        if self.storage.accesses is None:
+            return self.first
+        base = self.storage.accesses.join(self._readonly)
+        if self._address_read:
+            self.storage.accesses.leave(self._readonly)
+        self._address_read = True
+        return base + (self.first - self.storage.address)
+
+    cdef Tensor view(self, uint64_t first, int32_t rank):
+        return new_tensor(self.storage, self.element, first, rank, self._readonly)
+
+
+cdef int _set_rank(Tensor tensor, int32_t rank) except -1:
+    tensor.rank = rank
+    tensor.dims = tensor._inline
+    if rank > 6:
+        tensor.dims = <int64_t*>PyMem_Malloc(2 * rank * sizeof(int64_t))
+        if tensor.dims is NULL:
+            tensor.dims = tensor._inline
+            tensor.rank = 0
+            raise MemoryError
+    return 0
+
+
+cdef Tensor new_tensor(Storage storage, ElementType element, uint64_t first, int32_t rank, bint readonly):
+    cdef Tensor made = Tensor.__new__(Tensor)
+    made._construction.begin()
+    made.storage = storage
+    made.element = element
+    made.first = first
+    made._readonly = readonly
+    _set_rank(made, rank)
+    return made
+
+
+cdef tuple _as_tuple(const int64_t* numbers, int32_t count):
+    if count == 1:
+        return (numbers[0],)
+    if count == 2:
+        return (numbers[0], numbers[1])
+    return tuple([numbers[i] for i in range(count)])
+
+
+cdef int32_t parse_shape(object shape, int64_t* lengths) except -1:
+    cdef int32_t rank
+    if type(shape) is int:
+        lengths[0] = _length(shape)
+        return 1
+    if not isinstance(shape, (tuple, list)):
+        if hasattr(shape, "__index__"):
+            lengths[0] = _length(shape)
+            return 1
+        try:
+            shape = iter(shape)
+        except TypeError:
+            raise errors.InvalidArgument(f"a shape is a length or several, not {type(shape).__name__}") from None
+    elif len(shape) > kMaxDims:
+        raise errors.InvalidArgument(f"a tensor has at most {kMaxDims} dimensions, not {len(shape)}")
+    rank = 0
+    for length in shape:
+        if rank == kMaxDims:  # counted here: an iterator may have no end, and a list may grow while it is read
+            raise errors.InvalidArgument(f"a tensor has at most {kMaxDims} dimensions, and this shape has more")
+        lengths[rank] = _length(length)
+        rank += 1
+    return rank
+
+
+cdef int64_t _length(object length) except -1:
+    cdef int64_t number = _whole(length, "a length")
+    if number < 0:
+        raise errors.InvalidArgument(f"a shape has no negative length: {number}")
+    return number
+
+
+cdef int64_t _whole(object value, str what) except? -1:
+    cdef int overflow = 0
+    cdef int64_t number
+    if PyLong_CheckExact(value):
+        number = PyLong_AsLongLongAndOverflow(value, &overflow)
+        if overflow == 0:
+            return number
+    return _whole_slow(value, what)
+
+
+cdef int64_t _whole_slow(object value, str what) except? -1:
+    try:
+        return PyNumber_Index(value)
+    except TypeError:
+        raise errors.InvalidArgument(f"{what} is a whole number, not {type(value).__name__}") from None
+    except OverflowError:
+        raise errors.InvalidSize(value, what=f"{what} has 64 bits") from None
+
+
+cdef int _parse_strides(object strides, int32_t rank, int64_t* steps) except -1:
+    given = tuple(strides)
+    if len(given) != rank:
+        raise errors.InvalidArgument(f"{len(given)} strides for {rank} dimensions")
+    for i in range(rank):
+        steps[<int32_t>i] = _whole(given[i], "a stride")
+    return 0
+
+
+cdef object _offset(object offset):
+    start = offset.__index__() if hasattr(offset, "__index__") else -1
+    if start < 0:
+        raise errors.InvalidArgument(f"an offset is a number of bytes, not {offset!r:.80}")
+    return start
+
+
+cdef object _complete(object shape, uint64_t count):
+    # One length may be left to find out.
+    lengths = list(shape)
+    if lengths.count(-1) != 1:
+        return lengths
+    known = 1
+    for length in lengths:
+        known *= 1 if length == -1 else _length(length)
+    if known == 0 or count % known:
+        raise errors.InvalidArgument(f"{count} elements cannot be shaped as {tuple(shape)}")
+    lengths[lengths.index(-1)] = count // known
+    return lengths
+
+
+cdef int32_t _axis(Tensor tensor, object dim) except -1:
+    cdef int64_t axis = _whole(dim, "a dimension")
+    if not -tensor.rank <= axis < tensor.rank:
+        raise errors.InvalidArgument(f"there is no dimension {axis}: the tensor has {tensor.rank}")
+    return <int32_t>(axis + tensor.rank if axis < 0 else axis)
+
+
+cdef int64_t _select(Tensor tensor, int32_t dim, object index) except? -1:
+    if not PyLong_CheckExact(index) and (not hasattr(index, "__index__") or isinstance(index, bool)):
+        raise TypeError(f"a tensor is indexed by whole numbers, slices, ... and None, not {type(index).__name__}")
+    cdef int64_t at = _whole(index, "an index")
+    if not -tensor.dims[dim] <= at < tensor.dims[dim]:
+        raise IndexError(f"index {at} is out of range for dimension {dim} of length {tensor.dims[dim]}")
+    return (at + tensor.dims[dim] if at < 0 else at) * tensor.steps()[dim]
+
+
+cdef Tensor _first_selected(Tensor tensor, int64_t elements):
+    cdef int32_t rank = tensor.rank - 1
+    cdef Tensor result = tensor.view(_moved(tensor, elements, NULL, 0), rank)
+    memcpy(result.dims, tensor.dims + 1, rank * sizeof(int64_t))
+    memcpy(result.dims + rank, tensor.steps() + 1, rank * sizeof(int64_t))
+    return result
+
+
+cdef int64_t _cut(Tensor tensor, int32_t dim, slice part, int64_t* length, int64_t* step) except? -1:
+    cdef Py_ssize_t start, stop, stride
+    PySlice_Unpack(part, &start, &stop, &stride)
+    length[0] = PySlice_AdjustIndices(tensor.dims[dim], &start, &stop, stride)
+    if length[0] == 0:
+        step[0] = tensor.steps()[dim]
+        return 0
+    # One element alone has no next one, and the product may not fit.
+    step[0] = stride * tensor.steps()[dim] if length[0] > 1 else 1
+    return start * tensor.steps()[dim]
+
+
+cdef int _check_room(int32_t made) except -1:
+    if made >= kMaxDims:
+        raise errors.InvalidArgument(f"a tensor has at most {kMaxDims} dimensions")
+    return 0
+
+
+cdef uint64_t _moved(Tensor tensor, int64_t elements, const int64_t* lengths, int32_t rank) except? 0:
+    if elements == 0:
+        if tensor.element.width.packed and not _keeps_all(tensor, lengths, rank):
+            raise errors.NotSupported("views of elements that share bytes; only reshape has one")
+        return tensor.first
+    if tensor.element.width.packed:
+        raise errors.NotSupported("views of elements that share bytes; only reshape has one")
+    return tensor.first + <uint64_t>(elements * <int64_t>tensor.element.width.bytes())
+
+
+cdef bint _keeps_all(Tensor tensor, const int64_t* lengths, int32_t rank):
+    cdef uint64_t total = 1
+    cdef int32_t i
+    if lengths is NULL:
+        return False
+    for i in range(rank):
+        total *= <uint64_t>lengths[i]
+    return total == tensor.count()
+
+
+cdef int check_buffer(Tensor tensor, int flags, bint readonly) except -1:
+    if tensor.element.format is None:
+        raise BufferError(f"the buffer protocol has no word for {tensor.element.dtype}; view it as whole numbers, or "
+                          "hand it over by DLPack")
+    if flags & PyBUF_WRITABLE and readonly:
+        raise BufferError("this tensor is read-only")
+    return _check_order(tensor, is_row_major(tensor.rank, tensor.dims, tensor.steps()), flags)
+
+
+cdef bint fill_buffer(Tensor tensor, object holder, Py_buffer* buffer, int flags, uint64_t first,
+                      bint readonly) noexcept:
+    cdef int32_t i
+    cdef Py_ssize_t item = <Py_ssize_t>tensor.element.width.bytes()
+    cdef Py_ssize_t* sizes = <Py_ssize_t*>PyMem_Malloc((2 * tensor.rank + 1) * sizeof(Py_ssize_t))
+    if sizes is NULL:
+        return False
+    for i in range(tensor.rank):
+        sizes[i] = tensor.dims[i]
+        sizes[tensor.rank + i] = tensor.dims[tensor.rank + i] * item
+    buffer.buf = <void*>first if first else <void*>sizes
+    buffer.obj = holder
+    buffer.len = <Py_ssize_t>tensor.nbytes_()
+    buffer.itemsize = item
+    buffer.readonly = readonly
+    buffer.ndim = tensor.rank
+    buffer.format = <char*>tensor.element.format if flags & PyBUF_FORMAT else NULL
+    buffer.shape = sizes if flags & PyBUF_ND else NULL
+    buffer.strides = sizes + tensor.rank if (flags & PyBUF_STRIDES) == PyBUF_STRIDES else NULL
+    buffer.suboffsets = NULL
+    buffer.internal = <void*>sizes
+    return True
+
+
+cdef void free_buffer(Py_buffer* buffer) noexcept:
+    PyMem_Free(buffer.internal)
+    buffer.internal = NULL
+
+
+cdef int _check_order(Tensor tensor, bint dense, int flags) except -1:
+    cdef int64_t expected = 1
+    cdef bint columns = True
+    cdef int32_t i
+    for i in range(tensor.rank):
+        if tensor.dims[i] != 1 and tensor.steps()[i] != expected:
+            columns = False
+        expected *= tensor.dims[i]
+    if tensor.count() == 0:
+        columns = True
+    cdef bint strided = (flags & PyBUF_STRIDES) == PyBUF_STRIDES
+    if (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS and not dense:
+        raise BufferError("the elements are not row-major without gaps")
+    if (flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS and not columns:
+        raise BufferError("the elements are not column-major without gaps")
+    if (flags & PyBUF_ANY_CONTIGUOUS) == PyBUF_ANY_CONTIGUOUS and not (dense or columns):
+        raise BufferError("the elements have gaps")
+    if not strided and not dense:
+        raise BufferError("whoever asks takes no strides, and the elements are not row-major without gaps")
+    return 0
+
+
+# ---- DLPack ----
+
+cdef Tensor _placed(Tensor tensor, object dl_device, object copy):
+    if copy is not None and type(copy) is not bool:
+        raise TypeError(f"copy is True, False or None, not {type(copy).__name__}")
+    if dl_device is not None:
+        wanted = tuple(dl_device)
+        if wanted != (tensor.storage.device_type, tensor.storage.device_id):
+            return _above.to_device(tensor, wanted, copy)
+    return _above.clone(tensor) if copy else tensor
+
+
+cdef int _order(Tensor tensor, object stream) except -1:
+    # On the CPU there are no streams to order against: what is under way is waited for.
+    if tensor.storage.device_type == 1:
+        if stream is not None and stream != -1:
+            raise errors.StreamMisuse(0, what=f"memory of the CPU has no streams; stream must be None, not {stream!r:.40}")
+        tensor.storage.settle()
+        return 0
+    _above.order_after(tensor, stream)
+    return 0
+
+
+cdef int64_t _wanted_minor(object max_version) except -2:
+    # The minor version to answer with; -1 for a consumer from before version 1.
+    cdef int64_t major, minor
+    if max_version is None:
+        return -1
+    if type(max_version) is not tuple or len(<tuple>max_version) != 2:
+        raise TypeError(f"max_version is a tuple of two numbers, not {max_version!r:.40}")
+    major = (<tuple>max_version)[0]
+    minor = (<tuple>max_version)[1]
+    if major < <int64_t>kMajor:
+        return -1
+    return minor if major == <int64_t>kMajor and 0 <= minor < <int64_t>kMinor else <int64_t>kMinor
+
+
+cdef void describe(Tensor tensor, DLTensor* described, uint64_t first) noexcept:
+    described.data = <void*>first
+    described.device.device_type = tensor.storage.device_type
+    described.device.device_id = tensor.storage.device_id
+    described.ndim = tensor.rank
+    described.dtype.code = tensor.element.code
+    described.dtype.bits = tensor.element.bits
+    described.dtype.lanes = tensor.element.lanes
+    described.shape = tensor.dims
+    described.strides = tensor.dims + tensor.rank
+    described.byte_offset = 0
+
+
+cdef bint is_ours(ManagedTensorVersioned* managed):
+    return managed.deleter is _delete_versioned
+
+
+cdef bint is_ours_legacy(ManagedTensor* managed):
+    return managed.deleter is _delete_legacy
+
+
+cdef ManagedTensorVersioned* make_managed(Tensor tensor) except NULL:
+    cdef ManagedTensorVersioned* managed
+    cdef uint64_t first = tensor.lend_first()
+    managed = _take_struct()
+    if managed is NULL:
+        tensor.storage.let_go(tensor._readonly)
+        raise MemoryError
+    managed.version.major = kMajor
+    managed.version.minor = kMinor
+    managed.manager_ctx = <void*>tensor
+    managed.deleter = _delete_versioned
+    managed.flags = (kReadOnly if tensor._readonly else 0) | (
+        kSubbytePadded if tensor.element.width.bits % 8 and not tensor.element.width.packed else 0)
+    describe(tensor, &managed.dl_tensor, first)
+    Py_INCREF(tensor)
+    return managed
+
+
+cdef object _legacy_capsule(Tensor tensor):
+    cdef ManagedTensor* managed
+    if tensor._readonly:
+        raise BufferError("a DLPack tensor from before version 1 cannot say that it is read-only; ask with max_version=(1, 0)")
+    if tensor.element.width.bits % 8 and not tensor.element.width.packed:
+        raise BufferError("a DLPack tensor from before version 1 cannot say that its elements are padded to bytes")
+    cdef uint64_t first = tensor.lend_first()
+    managed = <ManagedTensor*>malloc(sizeof(ManagedTensor))
+    if managed is NULL:
+        tensor.storage.let_go(tensor._readonly)
+        raise MemoryError
+    managed.manager_ctx = <void*>tensor
+    managed.deleter = _delete_legacy
+    describe(tensor, &managed.dl_tensor, first)
+    Py_INCREF(tensor)
+    try:
+        return PyCapsule_New(managed, "dltensor", _drop_legacy)
+    except BaseException:
+        managed.deleter(managed)
+        raise
+
+
+cdef void _delete_versioned(ManagedTensorVersioned* managed) noexcept nogil:
+    if managed is NULL:
+        return
+    # When Python is going away its objects go with it.
+    if interpreter_is_ending():
+        free(managed)
+    elif PyGILState_Check():
+        _finish(managed)
+    else:
+        with gil:
+            _finish(managed)
+
+
+cdef void _finish(ManagedTensorVersioned* managed) noexcept nogil:
+    # With the GIL held, although the declaration cannot say so.
+    _let_go(<PyObject*>managed.manager_ctx)
+    _keep_struct(managed)
+
+
+cdef void _delete_legacy(ManagedTensor* managed) noexcept nogil:
+    if managed is NULL:
+        return
+    if not interpreter_is_ending():
+        with gil:
+            _let_go(<PyObject*>managed.manager_ctx)
+    free(managed)
+
+
+cdef extern from *:
+    """
+    // Structs that were given back, for the next ones; only touched with the GIL held.
+    #ifndef Py_GIL_DISABLED
+    static tensormem::dlpack::ManagedTensorVersioned* tm_kept[64];
+    static int tm_kept_count = 0;
+    #endif
+    static inline tensormem::dlpack::ManagedTensorVersioned* tm_take_struct() {
+    #ifndef Py_GIL_DISABLED
+      if (tm_kept_count > 0) return tm_kept[--tm_kept_count];
+    #endif
+      return static_cast<tensormem::dlpack::ManagedTensorVersioned*>(
+          malloc(sizeof(tensormem::dlpack::ManagedTensorVersioned)));
+    }
+    static inline void tm_keep_struct(tensormem::dlpack::ManagedTensorVersioned* managed) {
+    #ifndef Py_GIL_DISABLED
+      if (tm_kept_count < 64) {
+        tm_kept[tm_kept_count++] = managed;
+        return;
+      }
+    #endif
+      free(managed);
+    }
+    """
+    ManagedTensorVersioned* _take_struct "tm_take_struct"() nogil
+    void _keep_struct "tm_keep_struct"(ManagedTensorVersioned* managed) nogil
+
+
+cdef extern from "Python.h":
+    int PyGILState_Check() nogil
+
+
+cdef void _drop_tensor(PyObject* tensor) noexcept:
+    (<Tensor>tensor).storage.let_go((<Tensor>tensor)._readonly)
+    Py_DECREF(<Tensor>tensor)
+
+
+# Cython would take the GIL again, which is a third of the cost of giving a tensor back.
+ctypedef void (*_WithGil)(PyObject*) noexcept nogil
+
+
+cdef inline void _let_go(PyObject* tensor) noexcept nogil:
+    (<_WithGil>_drop_tensor)(tensor)
+
+
+cdef void _drop_versioned(PyObject* capsule) noexcept:
+    # Nobody took the tensor out.
+    cdef ManagedTensorVersioned* managed
+    if PyCapsule_IsValid(capsule, "dltensor_versioned"):
+        managed = <ManagedTensorVersioned*>PyCapsule_GetPointer(capsule, "dltensor_versioned")
+        managed.deleter(managed)
+
+
+cdef void _drop_legacy(PyObject* capsule) noexcept:
+    cdef ManagedTensor* managed
+    if PyCapsule_IsValid(capsule, "dltensor"):
+        managed = <ManagedTensor*>PyCapsule_GetPointer(capsule, "dltensor")
+        managed.deleter(managed)
+
+
+# ---- Making one in memory of a resource ----
+
+cdef object _mem = None  # what `TensorMemory` calls memory of a resource
+
+
+def empty(shape, dtype="float32", *, space=None, memory=None, mr=None, stream=None, alignment=None, tag=None, use=None):
+    """A tensor whose values are whatever was in the memory.
+
+    In `space` (main memory unless told), or in the memory of `mr`, or of the kind `memory`; see `tensormem.memories`.
+    With none of them, the current resource of main memory serves (`tm.use_resource`).
+
+    >>> import tensormem as tm
+    >>> tm.empty((2, 3), "int32").nbytes
+    24
+    """
+    return _make(shape, dtype, space, memory, mr, stream, alignment, tag, use, False)
+
+
+def zeros(shape, dtype="float32", *, space=None, memory=None, mr=None, stream=None, alignment=None, tag=None, use=None):
+    """A tensor of zeros, made as `empty` makes one. Fresh pages of main memory are zero and are not touched.
+
+    >>> import tensormem as tm
+    >>> tm.zeros((2, 2), "int8").tolist()
+    [[0, 0], [0, 0]]
+    """
+    cdef Tensor made = _make(shape, dtype, space, memory, mr, stream, alignment, tag, use, True)
+    cdef Storage storage = made.storage
+    cdef DeviceBlock block = storage.block
+    if storage.capacity == 0 or (block is not None and block.raw.zeroed):
+        return made
+    if stream is None and storage.host and storage.accesses is None:
+        _clear(storage.address, storage.capacity)
+    else:
+        _above.fill(made, 0, stream)
+    return made
+
+
+def full(shape, value, dtype="float32", *, space=None, memory=None, mr=None, stream=None, alignment=None, tag=None,
+         use=None):
+    """A tensor of which every element is `value`, made as `empty` makes one.
+
+    >>> import tensormem as tm
+    >>> tm.full(3, 1.5).tolist()
+    [1.5, 1.5, 1.5]
+    """
+    cdef Tensor made = _make(shape, dtype, space, memory, mr, stream, alignment, tag, use, False)
+    _above.fill(made, value, stream)
+    return made
+
+
+cdef void _clear(uint64_t address, uint64_t nbytes) noexcept:
+    # Nobody else has the memory yet. Below some size, letting go of the GIL costs more.
+    if nbytes <= 16384:
+        memset(<void*>address, 0, nbytes)
+    else:
+        with nogil:
+            memset(<void*>address, 0, nbytes)
+
+
+cdef Tensor _make(object shape, object dtype, object space, object memory, object mr, object stream, object alignment,
+                  object tag, object use, bint zeroed):
+    cdef int64_t[64] lengths
+    cdef Reach reach
+    cdef ElementType element = element_of(dtype)
+    cdef int32_t rank = parse_shape(shape, lengths)
+    cdef Storage storage
+    cdef Tensor made
+    check(measure_layout(rank, lengths, NULL, element.width, Code.invalid_size, &reach))
+    if space is None and memory is None and use is None and reach.above != 0:
+        storage = _from_resource(_current_resource() if mr is None else mr, reach.above, stream, alignment, tag,
+                                 zeroed)
+    else:
+        storage = _above.allocate(reach.above, space, memory, mr, stream, alignment, tag, use)
+    made = new_tensor(storage, element, storage.address, rank, storage._readonly)
+    memcpy(made.dims, lengths, rank * sizeof(int64_t))
+    row_major_strides(rank, lengths, made.dims + rank)
+    return made
+
+
+cdef Tensor new_like(Tensor tensor, DeviceMemoryResource mr):
+    cdef Storage storage = _from_resource(mr, tensor.nbytes_(), None, None, None, False)
+    cdef Tensor made
+    made = new_tensor(storage, tensor.element, storage.address, tensor.rank, False)
+    memcpy(made.dims, tensor.dims, tensor.rank * sizeof(int64_t))
+    row_major_strides(tensor.rank, tensor.dims, made.dims + tensor.rank)
+    return made
+
+
+cdef DeviceMemoryResource _current_resource():
+    cdef PyObject* local = NULL
+    PyContextVar_Get(_in_use, NULL, &local)
+    if local is not NULL:
+        mine = <object>local
+        Py_DECREF(mine)
+        if mine is not None:
+            found = (<dict>mine).get(_HOST_PLACE)
+            if found is not None:
+                return <DeviceMemoryResource>found
+    found = _resources.get(_HOST_PLACE)
+    if found is None:
+        found = _above.current_resource()
+    return <DeviceMemoryResource>found
+
+
+def storage_from(mr, nbytes, stream=None, alignment=None, tag=None):
+    """A storage of kind `mem`: `nbytes` from the resource `mr`, which says in which space they are."""
+    return _from_resource(mr, nbytes, stream, alignment, tag, False)
+
+
+cdef Storage _from_resource(object resource, uint64_t nbytes, object stream, object alignment, object tag,
+                            bint zeroed):
+    if not isinstance(resource, DeviceMemoryResource):
+        raise errors.InvalidArgument(f"memory comes from a resource, not {type(resource).__name__}")
+    cdef DeviceMemoryResource mr = resource
+    cdef AllocRequest request
+    cdef DeviceBlock block
+    mr._request(&request, 1, stream, alignment, tag)
+    request.nbytes = nbytes
+    request.zeroed = zeroed
+    block = mr.take(request)
+    if mr._space is None:
+        _learn_place(mr)
+    cdef const MemorySpace* where = &mr.native.space()
+    cdef Storage made = new_storage(block.raw.address, nbytes, block, mr._space, _mem, mr.driver, mr._device_type,
+                                    mr._device_id, where.host_reaches, False)
+    made.untouchable = where.nobody_reaches()
+    return made
+
+
+cdef int _learn_place(DeviceMemoryResource mr) except -1:
+    # Where a resource's memory is never changes: whoever comes first writes what everybody else would write.
+    global _mem
+    if _above is None:  # storages are asked for by somebody who has no tensors yet
+        import tensormem.tensor
+    space, memory, (device_type, device_id) = _above.place_of(mr)
+    with cython.critical_section(mr):
+        _mem = memory
+        mr._device_type, mr._device_id = device_type, device_id
+        mr._space = space
+    return 0
+
+
+# ---- Over memory that somebody else owns ----
+
+@cython.final
+cdef class BufferOwner:
+    """Holds a buffer of another object, and lets it go at its end."""
+
+    cdef Py_buffer view
+    cdef bint held
+
+    def __init__(self):
+        raise TypeError("made by from_buffer")
+
+    def __dealloc__(self):
+        if self.held:
+            PyBuffer_Release(&self.view)
+
+
+def take_buffer(source):
+    """(owner, address, nbytes, readonly, format, itemsize, shape, byte strides) of an object with the buffer protocol."""
+    cdef BufferOwner owner = BufferOwner.__new__(BufferOwner)
+    cdef Py_buffer* view = &owner.view
+    cdef Py_ssize_t i
+    try:
+        PyObject_GetBuffer(source, view, PyBUF_FULL)
+    except (BufferError, ValueError):
+        PyObject_GetBuffer(source, view, PyBUF_FULL_RO)
+    owner.held = True
+    if view.suboffsets is not NULL:
+        for i in range(view.ndim):
+            if view.suboffsets[i] >= 0:
+                raise BufferError("a buffer of pointers to pointers cannot be one tensor")
+    shape = tuple([view.shape[i] for i in range(view.ndim)])
+    steps = tuple([view.strides[i] for i in range(view.ndim)])
+    text = "B" if view.format is NULL else (<bytes>view.format).decode()
+    return owner, <uint64_t>view.buf, view.len, bool(view.readonly), text, view.itemsize, shape, steps
+
+
+def over(address, dtype, shape, byte_strides, *, owner, space, memory, device, Driver driver, bint host, bint readonly):
+    """A tensor over memory that `owner` keeps; its storage is what the elements reach, no more."""
+    cdef int64_t[64] lengths
+    cdef int64_t[64] steps
+    cdef Reach reach
+    cdef ElementType element = element_of(dtype)
+    cdef int32_t i, rank = parse_shape(shape, lengths)
+    cdef uint64_t first = address_of(address)
+    cdef int64_t item = <int64_t>element.width.bytes()
+    cdef Tensor made
+    cdef const int64_t* given = NULL
+    if byte_strides is not None:
+        given = steps
+        _parse_strides(byte_strides, rank, steps)
+        for i in range(rank):
+            if steps[i] % item and lengths[i] > 1:
+                raise BufferError(f"a stride of {steps[i]} bytes is no whole number of elements of {item} bytes")
+            steps[i] = steps[i] // item
+    check(measure_layout(rank, lengths, given, element.width, Code.invalid_size, &reach))
+    if given is NULL:
+        row_major_strides(rank, lengths, steps)
+    if reach.count and (first <= reach.below or first + reach.above < first):
+        raise errors.InvalidArgument(f"{reach.below + reach.above} bytes around address {first:#x} are no memory")
+    storage = Storage(first - reach.below, reach.below + reach.above, owner=owner, space=space, memory=memory,
+                      device=device, driver=driver, host_accessible=host, readonly=readonly)
+    made = new_tensor(storage, element, first, rank, readonly)
+    memcpy(made.dims, lengths, rank * sizeof(int64_t))
+    memcpy(made.dims + rank, steps, rank * sizeof(int64_t))
+    return made
+
+
+def reshaped(Tensor tensor not None, dtype):
+    """A view of row-major bytes as one dimension of another element type of the same total size."""
+    cdef ElementType element = element_of(dtype)
+    cdef uint64_t nbytes = tensor.nbytes_()
+    if not is_row_major(tensor.rank, tensor.dims, tensor.steps()):
+        raise errors.InvalidArgument("the elements are not row-major without gaps; copy them first, with .contiguous()")
+    if element.width.packed or nbytes % element.width.bytes():
+        raise errors.InvalidArgument(f"{nbytes} bytes are no whole number of {element.dtype} elements")
+    cdef Tensor made = new_tensor(tensor.storage, element, tensor.first, 1, tensor._readonly)
+    made.dims[0] = <int64_t>(nbytes // element.width.bytes())
+    made.dims[1] = 1
+    return made

@@ -1,0 +1,2 @@
+from tensormem._core.trace.observers import *
+from tensormem._core.trace.traces import *
