@@ -255,7 +255,7 @@ def simulated_environment(
 
     >>> from tensormem.testing.gpus import simulated_environment
     >>> simulated_environment(1, "64MiB")["TENSORMEM_SIMGPU"]
-    'memory=67108864'
+    'memory=67108864...'
     """
     folder = str(Path(simulator.library_path(vendor)).parent)
     path = os.environ.get("LD_LIBRARY_PATH")
