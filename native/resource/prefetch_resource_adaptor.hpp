@@ -1,4 +1,5 @@
 // Owns: touching memory before it is needed: every block is prefetched to a device on its stream as it is handed out.
+// The memory of a GPU does not move, so there is nothing to prefetch.
 // Must not know: what prefetching costs or means on a driver.
 #pragma once
 
@@ -15,6 +16,10 @@ class PrefetchResourceAdaptor final : public ResourceAdaptor {
   Status do_allocate(const AllocRequest& request, Block* block) override {
     Block fresh;
     TM_TRY(upstream().allocate(request, &fresh));
+    if (space().kind == SpaceKind::gpu) {
+      *block = fresh;
+      return {};
+    }
     Status prefetched = driver().prefetch(fresh.address, fresh.nbytes, target_, request.stream);
     if (prefetched.ok()) {
       *block = fresh;

@@ -120,6 +120,8 @@ class TensormemError(Exception):
             text += f" ({self.what})"
         if self.driver_code and "{code}" not in self._says:
             text += f" (driver code {self.driver_code})"
+        if self.what.endswith(" raised") and self.__cause__ is not None:  # a function of the user's
+            text += f": {type(self.__cause__).__name__}: {self.__cause__}"
         return f"{text}. {self._hint}." if self._hint else text
 
     def __repr__(self) -> str:

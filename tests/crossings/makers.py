@@ -255,6 +255,13 @@ def _numba(nbytes: int, tag: str | None = None) -> Made:
     return Made(held, held.clear, nbytes)
 
 
+def _rmm_buffer(nbytes: int) -> Made:
+    from tensormem import rmm
+
+    held = [rmm.DeviceBuffer(size=nbytes)]
+    return Made(held, held.clear, nbytes)
+
+
 def _why_no_numba() -> str | None:
     return None if find_spec("numba_cuda") or find_spec("numba") else "numba is not installed"
 
@@ -305,6 +312,7 @@ MAKERS = [
     Maker("BlockCache", _cache, takes_tag=_cache, has_views=False),
     Maker("GrowableBuffer", _buffer, takes_tag=_buffer),
     Maker("ElasticMemoryResource", _elastic, takes_tag=_elastic),
+    Maker("RMM's DeviceBuffer", _rmm_buffer, has_views=False),
     Maker("NumPy's hook", _numpy, takes_tag=_numpy, has_views=False),
     *(
         Maker(name, make, "gpu:1", "cuda", make, needs, has_views=False, has_stack=has_stack, system_calls=False)

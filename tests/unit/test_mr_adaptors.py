@@ -5,6 +5,7 @@ import pytest
 from tensormem import errors, mr
 from tensormem.drivers import host
 from tensormem.streams import Stream
+from tensormem.testing import simulated_gpu
 from tensormem.testing.resources import Gate
 
 # --- Alignment ---
@@ -40,6 +41,15 @@ def test_a_device_that_does_not_exist_is_refused_and_the_block_goes_back() -> No
     with pytest.raises(errors.InvalidArgument):
         lost.allocate(100)
     assert lost.bytes_outstanding == 0
+
+
+def test_the_memory_of_a_gpu_stays_where_it_is_and_managed_memory_is_moved() -> None:
+    with simulated_gpu(devices=1) as gpu:
+        for leaf, moves in ((mr.GpuMemoryResource(), 0), (mr.ManagedMemoryResource(), 1)):
+            prefetching = mr.PrefetchResourceAdaptor(leaf, device=0)
+            before = gpu.calls("cuMemPrefetchAsync")
+            prefetching.deallocate(prefetching.allocate(4096))
+            assert gpu.calls("cuMemPrefetchAsync") - before == moves
 
 
 # --- Planned faults ---
