@@ -13,8 +13,6 @@ using namespace tensormem;
 
 namespace {
 
-constexpr std::uint64_t kMiB = 1ULL << 20;
-
 // One platform a vendor for the whole program: TENSORMEM_SIMGPU says what it looks like.
 GpuPlatform* platform_of(const char* vendor) {
   static GpuPlatform* cuda = nullptr;
@@ -91,7 +89,8 @@ void check_pages(const char* vendor) {
   TM_CHECK(driver.map(address + grain.minimum, grain.minimum, page, grain.minimum).code() == Code::invalid_offset);
   TM_CHECK(driver.release(address, 2 * grain.minimum).code() == Code::still_mapped);
   TM_CHECK(driver.set_access(address, grain.minimum, 0, AccessFlags::read_write).ok());
-  TM_CHECK(driver.fill({address, 0, kMiB, kMiB}, {kMiB, 1, 1}, 7, 1, kDefaultStream).ok());
+  const std::uint64_t size = grain.minimum;
+  TM_CHECK(driver.fill({address, 0, size, size}, {size, 1, 1}, 7, 1, kDefaultStream).ok());
   TM_CHECK(driver.stream_synchronize(kDefaultStream).ok());
   TM_CHECK(driver.unmap(address + grain.minimum, grain.minimum).code() == Code::not_mapped);
   TM_CHECK(driver.unmap(address, grain.minimum / 2).code() == Code::invalid_argument);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/captures.hpp"
 #include "core/config.hpp"
 #include "core/device.hpp"
 #include "core/externals.hpp"
@@ -66,6 +67,7 @@ class Machine {
   Pools pools{*this};
   VirtualMemory virtual_memory{*this};
   Externals externals{*this};
+  Captures captures{*this};
   std::vector<std::string> violations;
 
  private:
@@ -75,6 +77,9 @@ class Machine {
   // The work that must be done before a range may end.
   std::vector<HostPoint> work_before_end_of(const Range& range);
 };
+
+// What a call is told before it does anything, while streams are being captured.
+Result check_captures(Machine& machine, const char* function);
 
 // The machine that is switched on; null when none is, and in the child of a fork.
 std::shared_ptr<Machine> current_machine();

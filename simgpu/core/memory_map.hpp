@@ -14,6 +14,7 @@
 namespace simgpu {
 
 struct Device;
+struct Graph;
 struct Pool;
 struct Physical;
 
@@ -37,6 +38,8 @@ struct Range {
   const Window* window = nullptr;  // null: the host reaches it at its own address
   Pool* pool = nullptr;
   Physical* physical = nullptr;
+  const Graph* graph = nullptr;  // of the capture that allocated it
+  bool freed_by_graph = false;
   std::uint32_t readers = ~0U;  // devices, one bit each
   std::uint32_t writers = ~0U;
   AdviceNote advice;

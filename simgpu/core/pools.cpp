@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/captures.hpp"
 #include "core/machine.hpp"
 
 namespace simgpu {
@@ -79,6 +80,7 @@ Result Pools::take_fresh(Pool& pool, std::uint64_t size, std::uint64_t* address)
 
 Result Pools::allocate(Pool& pool, std::uint64_t nbytes, Stream& stream, std::uint64_t* address) {
   const std::uint64_t size = round_up(std::max<std::uint64_t>(nbytes, 1));  // 0 bytes have an address, too
+  if (stream.capture != nullptr && stream.capture->invalid) return kCaptureInvalidated;
   stream.clock.merge(machine_.streams.host_clock());
   if (!reuse(pool, size, stream, address)) {
     Result taken = take_fresh(pool, size, address);
@@ -98,6 +100,10 @@ Result Pools::allocate(Pool& pool, std::uint64_t nbytes, Stream& stream, std::ui
   // The allocation is a point of its stream: work that is not known to come after it must not touch the memory.
   stream.clock.raise({stream.serial, ++stream.submitted});
   range.ready = stream.now();
+  if (stream.capture != nullptr) {
+    range.graph = stream.capture->graph.get();
+    stream.capture->graph->memory.push_back(range.start);
+  }
   machine_.memory.add(range);
   pool.live += 1;
   pool.used += size;
@@ -108,6 +114,14 @@ Result Pools::allocate(Pool& pool, std::uint64_t nbytes, Stream& stream, std::ui
 Result Pools::deallocate(std::uint64_t address, Stream& stream) {
   Range* const range = machine_.memory.find_start(address);
   if (range == nullptr || range->kind != Kind::pooled) return kInvalidValue;
+  if (stream.capture != nullptr) {
+    // A capture frees what it allocated; the graph keeps the memory for its next launch.
+    if (stream.capture->invalid) return kCaptureInvalidated;
+    if (range->graph != stream.capture->graph.get() || range->freed_by_graph) return kInvalidValue;
+    range->freed_by_graph = true;
+    return kSuccess;
+  }
+  if (range->freed_by_graph) return kInvalidValue;
   stream.clock.merge(machine_.streams.host_clock());
   machine_.check_order(*range, stream, "freed");
   for (const auto& [user, number] : range->uses) {
@@ -123,6 +137,16 @@ Result Pools::deallocate(std::uint64_t address, Stream& stream) {
   machine_.memory.remove(address);
   if (!pool.alive) trim(pool, 0);
   return kSuccess;
+}
+
+void Pools::give_up(std::uint64_t address) {
+  const Range* const range = machine_.memory.find_start(address);
+  if (range == nullptr || !range->freed_by_graph) return;
+  Pool& pool = *range->pool;
+  pool.freed.push_back({range->start, range->size, {}, {}});
+  pool.used -= range->size;
+  pool.live -= 1;
+  machine_.memory.remove(address);
 }
 
 void Pools::trim(Pool& pool, std::uint64_t keep_bytes) {

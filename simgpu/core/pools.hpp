@@ -56,6 +56,8 @@ class Pools {
 
   Result allocate(Pool& pool, std::uint64_t size, Stream& stream, std::uint64_t* address);
   Result deallocate(std::uint64_t address, Stream& stream);
+  // What a capture allocated, when neither it nor a graph of it needs the memory any more.
+  void give_up(std::uint64_t address);
   void trim(Pool& pool, std::uint64_t keep_bytes);
   // Freed memory above the thresholds goes back: the driver's rule at every synchronization.
   void on_synchronize(Device& device);

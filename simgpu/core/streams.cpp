@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/call_book.hpp"
+#include "core/captures.hpp"
 #include "core/machine.hpp"
 #include "driver/host/task_queue.hpp"
 
@@ -44,12 +45,12 @@ constexpr unsigned kDisableTiming = 2;
 std::atomic<std::uint64_t> g_serials{0};
 std::atomic<std::uint64_t> g_threads{0};
 
+}  // namespace
+
 std::uint64_t thread_number() {
   thread_local const std::uint64_t number = ++g_threads;
   return number;
 }
-
-}  // namespace
 
 Result Streams::create(Device& device, unsigned flags, int priority, bool is_own, Stream** stream) {
   bury_idle();
@@ -69,6 +70,12 @@ Result Streams::create(Device& device, unsigned flags, int priority, bool is_own
 
 void Streams::destroy(Stream& stream) {
   stream.alive = false;
+  if (stream.capture != nullptr) {
+    stream.capture->invalid = true;
+    stream.capture->streams.erase(&stream);
+    if (stream.capture->origin == &stream) stream.capture->origin = nullptr;
+    stream.capture = nullptr;
+  }
   dying_.push_back(&stream);
   bury_idle();
 }
@@ -140,6 +147,14 @@ Result Streams::order_behind(Stream& stream, Stream& other) {
   return stream_table().wait(stream.id, end.worker, end.number).ok() ? kSuccess : kUnknown;
 }
 
+// The legacy stream would have to wait for work that does not run.
+Result Streams::check_implicit(const Stream& legacy, Stream& other) {
+  if (other.capture == nullptr || other.device != legacy.device || !other.is_blocking()) return kSuccess;
+  if (!config_.habits.capture_rules) return kSuccess;
+  other.capture->invalid = true;
+  return kCaptureImplicit;
+}
+
 Result Streams::order_with_legacy(Stream& stream) {
   if (!stream.is_blocking()) return kSuccess;
   if (!stream.is_legacy) {
@@ -148,12 +163,19 @@ Result Streams::order_with_legacy(Stream& stream) {
   }
   for (auto& [handle, other] : streams_) {
     if (other.get() == &stream || other->device != stream.device || !other->is_blocking() || !other->alive) continue;
+    SIM_TRY(check_implicit(stream, *other));
     SIM_TRY(order_behind(stream, *other));
   }
   return kSuccess;
 }
 
 Result Streams::submit(Stream& stream, const host::Task& task) {
+  if (stream.capture != nullptr) {
+    if (stream.capture->invalid) return kCaptureInvalidated;
+    stream.capture->graph->work.push_back(task);
+    stream.clock.raise({stream.serial, ++stream.submitted});
+    return kSuccess;
+  }
   SIM_TRY(order_with_legacy(stream));
   bound_queue(stream);
   stream.clock.merge(host_);
@@ -208,6 +230,14 @@ Result Streams::find_event(void* handle, Event** event) {
 
 Result Streams::record(Event& event, Stream& stream) {
   if (event.device != stream.device) return kInvalidHandle;  // an event belongs to one context
+  event.capture = stream.capture == nullptr ? 0 : stream.capture->id;
+  if (stream.capture != nullptr) {
+    if (stream.capture->invalid) return kCaptureInvalidated;
+    event.recorded = true;
+    event.clock = stream.clock;
+    event.clock.raise(stream.now());
+    return kSuccess;
+  }
   SIM_TRY(order_with_legacy(stream));
   bound_queue(stream);
   stream.clock.merge(host_);
@@ -223,8 +253,40 @@ Result Streams::record(Event& event, Stream& stream) {
   return kSuccess;
 }
 
+// Work in a capture must not wait for work outside of it.
+Result Streams::wait_in_capture(Stream& stream, const Event& event) {
+  Capture& capture = *stream.capture;
+  if (capture.invalid) return kCaptureInvalidated;
+  if (event.capture == capture.id) {
+    stream.clock.merge(event.clock);
+    return kSuccess;
+  }
+  capture.invalid = true;
+  return event.capture == 0 ? kCaptureIsolation : kCaptureMerge;
+}
+
+// A stream that waits for an event of a capture becomes part of it.
+Result Streams::wait_for_captured(Stream& stream, const Event& event) {
+  for (auto& [handle, other] : streams_) {
+    Capture* const capture = other->capture;
+    if (capture == nullptr || capture->id != event.capture) continue;
+    if (capture->invalid) return kCaptureInvalidated;
+    if (stream.is_legacy) {
+      capture->invalid = true;
+      return kCaptureImplicit;
+    }
+    stream.capture = capture;
+    capture->streams.emplace(&stream, stream.submitted);
+    stream.clock.merge(event.clock);
+    return kSuccess;
+  }
+  return kCapturedEvent;
+}
+
 Result Streams::wait(Stream& stream, const Event& event) {
   if (!event.recorded) return kSuccess;
+  if (stream.capture != nullptr) return wait_in_capture(stream, event);
+  if (event.capture != 0) return wait_for_captured(stream, event);
   stream.clock.merge(event.clock);
   return event_table().make_stream_wait(stream.id, event.handle).ok() ? kSuccess : kUnknown;
 }

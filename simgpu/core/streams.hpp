@@ -18,7 +18,11 @@
 
 namespace simgpu {
 
+struct Capture;
 struct Device;
+
+// Threads have numbers of their own; streams and captures know them by these.
+std::uint64_t thread_number();
 
 // A point in a worker's timeline that can be waited for without any lock.
 struct HostPoint {
@@ -41,6 +45,7 @@ struct Stream {
   bool alive = true;
   std::uint64_t submitted = 0;
   Clock clock;
+  Capture* capture = nullptr;   // its work is written down there instead of run
   std::uint64_t unmarked = 0;   // pieces of work since the latest mark
   std::deque<HostPoint> marks;  // points of the queue, some way apart, that have not been passed
   Point now() const { return {serial, submitted}; }
@@ -53,6 +58,7 @@ struct Event {
   unsigned flags = 0;
   bool alive = true;
   bool recorded = false;
+  std::uint64_t capture = 0;  // the capture in which it was last recorded; 0: in none
   Clock clock;
 };
 
@@ -101,6 +107,9 @@ class Streams {
   void bound_queue(Stream& stream);
   Result order_behind(Stream& stream, Stream& other);
   Result order_with_legacy(Stream& stream);
+  Result check_implicit(const Stream& legacy, Stream& other);
+  Result wait_in_capture(Stream& stream, const Event& event);
+  Result wait_for_captured(Stream& stream, const Event& event);
   void bury_idle();
 
   std::unordered_map<void*, std::unique_ptr<Stream>> streams_;

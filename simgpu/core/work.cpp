@@ -73,6 +73,7 @@ Result Machine::resolve(const Pitched& place, const CopyShape& shape, const Acce
 }
 
 void Machine::note_uses(const Span& span, Stream& stream) {
+  if (stream.capture != nullptr) return;  // not work yet
   for (Range* range : span.ranges) {
     check_order(*range, stream, "touched");
     range->uses[stream.serial] = stream.submitted;
@@ -89,7 +90,7 @@ Result Machine::copy(const CopyWork& asked, Stream& stream, By who, HostPoint* w
   work.destination.address = to.alias;
   work.source.address = from.alias;
   void* staging = nullptr;
-  if (from.pageable && !to.pageable) {
+  if (from.pageable && !to.pageable && stream.capture == nullptr) {
     // Pageable memory is read before the call returns; the caller may reuse it at once.
     const CopyShape& shape = asked.shape;
     staging = std::malloc(shape.width * shape.height * shape.depth);
@@ -105,7 +106,7 @@ Result Machine::copy(const CopyWork& asked, Stream& stream, By who, HostPoint* w
   note_uses(to, stream);
   note_uses(from, stream);
   if (staging != nullptr) (void)streams.submit(stream, host::make_task<drop_staging>(Staging{staging}));
-  if (to.pageable) *wait = streams.end_of(stream);
+  if (to.pageable && stream.capture == nullptr) *wait = streams.end_of(stream);
   return kSuccess;
 }
 

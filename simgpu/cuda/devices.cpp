@@ -324,16 +324,22 @@ Result cuCtxGetStreamPriorityRange(int* least, int* greatest) {
 }
 
 Result cuCtxSynchronize() {
-  return serve_in_context("cuCtxSynchronize", {},
-                          [&](Machine& machine, Device& device) { return machine.synchronize(device); });
+  return serve_in_context("cuCtxSynchronize", {}, [&](Machine& machine, Device& device) {
+    {
+      const std::lock_guard lock(machine.mutex);
+      SIM_TRY(machine.captures.check_wait(device));
+    }
+    return machine.synchronize(device);
+  });
 }
 
 Result cuCtxSynchronize_v2(ContextHandle context) {
   return serve("cuCtxSynchronize", {number(context)}, [&](Machine& machine) {
     Device* device = context == nullptr ? current_device(machine) : nullptr;
-    if (device == nullptr) {
+    {
       const std::lock_guard lock(machine.mutex);
-      SIM_TRY(find_context(machine, context, &device));
+      if (device == nullptr) SIM_TRY(find_context(machine, context, &device));
+      SIM_TRY(machine.captures.check_wait(*device));
     }
     return machine.synchronize(*device);
   });

@@ -5,6 +5,10 @@
 
 #include "driver/cuda/abi.hpp"
 
+namespace tensormem::cuda {
+using GraphHandle = void*;  // of a graph, or of what was made of one to be launched
+}
+
 // name asked for, version, exported name, signature
 #define SIM_CUDA_FUNCTIONS(X)                                                                                          \
   X(cuInit, 2000, cuInit, (unsigned flags))                                                                            \
@@ -127,6 +131,23 @@
   X(cuStreamGetDevice, 12080, cuStreamGetDevice, (StreamHandle stream, DeviceNumber * device))                         \
   X(cuStreamGetId, 12000, cuStreamGetId, (StreamHandle stream, std::uint64_t* id))                                     \
   X(cuStreamIsCapturing, 10000, cuStreamIsCapturing, (StreamHandle stream, int* status))                               \
+  X(cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2, (StreamHandle stream, int mode))                             \
+  X(cuStreamEndCapture, 10000, cuStreamEndCapture, (StreamHandle stream, GraphHandle * graph))                         \
+  X(cuStreamGetCaptureInfo, 10010, cuStreamGetCaptureInfo, (StreamHandle stream, int* status, std::uint64_t* id))      \
+  X(cuStreamGetCaptureInfo, 11030, cuStreamGetCaptureInfo_v2,                                                          \
+    (StreamHandle stream, int* status, std::uint64_t* id, GraphHandle* graph, const void** dependencies,               \
+     std::size_t* count))                                                                                              \
+  X(cuStreamGetCaptureInfo, 12030, cuStreamGetCaptureInfo_v3,                                                          \
+    (StreamHandle stream, int* status, std::uint64_t* id, GraphHandle* graph, const void** dependencies,               \
+     const void** edges, std::size_t* count))                                                                          \
+  X(cuThreadExchangeStreamCaptureMode, 10010, cuThreadExchangeStreamCaptureMode, (int* mode))                          \
+  X(cuGraphInstantiate, 12000, cuGraphInstantiateWithFlags,                                                            \
+    (GraphHandle * executable, GraphHandle graph, std::uint64_t flags))                                                \
+  X(cuGraphInstantiateWithFlags, 11040, cuGraphInstantiateWithFlags,                                                   \
+    (GraphHandle * executable, GraphHandle graph, std::uint64_t flags))                                                \
+  X(cuGraphLaunch, 10000, cuGraphLaunch, (GraphHandle executable, StreamHandle stream))                                \
+  X(cuGraphExecDestroy, 10000, cuGraphExecDestroy, (GraphHandle executable))                                           \
+  X(cuGraphDestroy, 10000, cuGraphDestroy, (GraphHandle graph))                                                        \
   X(cuStreamWaitEvent, 3020, cuStreamWaitEvent, (StreamHandle stream, EventPointer event, unsigned flags))             \
   X(cuLaunchHostFunc, 10000, cuLaunchHostFunc, (StreamHandle stream, HostCallback function, void* argument))           \
   X(cuEventCreate, 2000, cuEventCreate, (EventPointer * event, unsigned flags))                                        \

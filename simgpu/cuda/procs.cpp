@@ -77,6 +77,15 @@ constexpr ErrorText kErrors[] = {
     {719, "CUDA_ERROR_LAUNCH_FAILED", "work on the device failed"},
     {800, "CUDA_ERROR_NOT_PERMITTED", "not permitted here"},
     {801, "CUDA_ERROR_NOT_SUPPORTED", "not supported"},
+    {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "the call is not permitted while a stream is being captured"},
+    {901, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", "an earlier call made the capture invalid"},
+    {902, "CUDA_ERROR_STREAM_CAPTURE_MERGE", "two captures would become one"},
+    {903, "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED", "the capture did not begin on this stream"},
+    {904, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED", "work of another stream was not joined to the capture"},
+    {905, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION", "captured work would wait for work outside of the capture"},
+    {906, "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT", "the legacy stream would wait for captured work"},
+    {907, "CUDA_ERROR_CAPTURED_EVENT", "the event was last recorded in a capture"},
+    {908, "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD", "the capture began on another thread"},
     {999, "CUDA_ERROR_UNKNOWN", "an unknown failure"},
 };
 

@@ -29,12 +29,13 @@ void set_initialized();
 inline std::uint64_t number(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
 
 template <typename Body>
-Result guarded(bool needs_init, Body body) {
+Result guarded(const char* function, bool needs_init, Body body) {
   if (is_in_callback()) return kNotPermitted;
   if (is_forked_child()) return kNotInitialized;
   const std::shared_ptr<Machine> machine = current_machine();
   if (machine == nullptr) return machine_number() == 0 ? kNoDevice : kDeinitialized;
   if (needs_init && !is_initialized()) return kNotInitialized;
+  SIM_TRY(check_captures(*machine, function));
   return body(*machine);
 }
 
@@ -43,7 +44,7 @@ Result serve_any(const char* function, std::initializer_list<std::uint64_t> argu
   CallBook::Ticket ticket;
   Result result = call_book().begin(function, arguments, &ticket);
   try {
-    if (result == kSuccess) result = guarded(needs_init, body);
+    if (result == kSuccess) result = guarded(function, needs_init, body);
   } catch (const std::bad_alloc&) {
     result = kOutOfMemory;
   }

@@ -69,6 +69,7 @@ Result cuStreamSynchronize(StreamHandle handle) {
     {
       const std::lock_guard lock(machine.mutex);
       SIM_TRY(find_stream(machine, device, handle, &stream));
+      SIM_TRY(machine.captures.check_wait(*stream));
     }
     return machine.synchronize(*stream);
   });
@@ -76,6 +77,7 @@ Result cuStreamSynchronize(StreamHandle handle) {
 
 Result cuStreamQuery(StreamHandle handle) {
   return with_stream("cuStreamQuery", handle, [&](Machine& machine, Stream& stream) {
+    SIM_TRY(machine.captures.check_wait(stream));
     if (!machine.streams.end_of(stream).has_passed()) return simgpu::kNotReady;
     Clock clock = stream.clock;
     clock.raise(stream.now());
@@ -125,14 +127,6 @@ Result cuStreamGetId(StreamHandle handle, std::uint64_t* id) {
   return with_stream("cuStreamGetId", handle, [&](Machine&, Stream& stream) {
     if (id == nullptr) return simgpu::kInvalidValue;
     *id = stream.serial;
-    return simgpu::kSuccess;
-  });
-}
-
-Result cuStreamIsCapturing(StreamHandle handle, int* status) {
-  return with_stream("cuStreamIsCapturing", handle, [&](Machine&, Stream&) {
-    if (status == nullptr) return simgpu::kInvalidValue;
-    *status = 0;
     return simgpu::kSuccess;
   });
 }
@@ -187,6 +181,7 @@ Result cuEventRecordWithFlags(EventPointer event, StreamHandle stream, unsigned 
 
 Result cuEventQuery(EventPointer handle) {
   return with_event("cuEventQuery", handle, [&](Machine& machine, Event& event) {
+    SIM_TRY(machine.captures.check_wait(event));
     if (!machine.streams.has_passed(event)) return simgpu::kNotReady;
     machine.streams.host_saw(event.clock);
     return simgpu::kSuccess;
@@ -199,6 +194,7 @@ Result cuEventSynchronize(EventPointer handle) {
     {
       const std::lock_guard lock(machine.mutex);
       SIM_TRY(machine.streams.find_event(handle, &event));
+      SIM_TRY(machine.captures.check_wait(*event));
     }
     return machine.synchronize(*event);
   });
@@ -209,6 +205,8 @@ Result cuEventElapsedTime(float* milliseconds, EventPointer start, EventPointer 
     Event* second = nullptr;
     if (milliseconds == nullptr) return simgpu::kInvalidValue;
     SIM_TRY(machine.streams.find_event(end, &second));
+    SIM_TRY(machine.captures.check_wait(first));
+    SIM_TRY(machine.captures.check_wait(*second));
     return machine.streams.elapsed(first, *second, milliseconds);
   });
 }

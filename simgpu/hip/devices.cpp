@@ -47,6 +47,15 @@ constexpr ErrorText kErrors[] = {
     {713, "hipErrorHostMemoryNotRegistered", "the memory is not registered"},
     {719, "hipErrorLaunchFailure", "work on the device failed"},
     {801, "hipErrorNotSupported", "not supported"},
+    {900, "hipErrorStreamCaptureUnsupported", "the call is not permitted while a stream is being captured"},
+    {901, "hipErrorStreamCaptureInvalidated", "an earlier call made the capture invalid"},
+    {902, "hipErrorStreamCaptureMerge", "two captures would become one"},
+    {903, "hipErrorStreamCaptureUnmatched", "the capture did not begin on this stream"},
+    {904, "hipErrorStreamCaptureUnjoined", "work of another stream was not joined to the capture"},
+    {905, "hipErrorStreamCaptureIsolation", "captured work would wait for work outside of the capture"},
+    {906, "hipErrorStreamCaptureImplicit", "the legacy stream would wait for captured work"},
+    {907, "hipErrorCapturedEvent", "the event was last recorded in a capture"},
+    {908, "hipErrorStreamCaptureWrongThread", "the capture began on another thread"},
     {999, "hipErrorUnknown", "an unknown failure"},
 };
 
@@ -233,6 +242,7 @@ int hipDeviceSynchronize(void) {
     {
       const std::lock_guard lock(machine.mutex);
       SIM_TRY(find_device(machine, &device));
+      SIM_TRY(machine.captures.check_wait(*device));
     }
     return machine.synchronize(*device);
   });
@@ -278,6 +288,7 @@ int hipStreamSynchronize(void* handle) {
       const std::lock_guard lock(machine.mutex);
       SIM_TRY(find_stream(machine, handle, &stream));
       if (stream->device->broken != kSuccess) return stream->device->broken;
+      SIM_TRY(machine.captures.check_wait(*stream));
     }
     return machine.synchronize(*stream);
   });
@@ -285,6 +296,7 @@ int hipStreamSynchronize(void* handle) {
 
 int hipStreamQuery(void* handle) {
   return serve_on_stream("hipStreamQuery", handle, [&](Machine& machine, Stream& stream) {
+    SIM_TRY(machine.captures.check_wait(stream));
     if (!machine.streams.end_of(stream).has_passed()) return kNotReady;
     Clock clock = stream.clock;
     clock.raise(stream.now());
@@ -349,6 +361,7 @@ int hipEventRecord(void* event_handle, void* handle) {
 
 int hipEventQuery(void* handle) {
   return with_event("hipEventQuery", handle, [&](Machine& machine, Event& event) {
+    SIM_TRY(machine.captures.check_wait(event));
     if (!machine.streams.has_passed(event)) return kNotReady;
     machine.streams.host_saw(event.clock);
     return kSuccess;
@@ -361,6 +374,7 @@ int hipEventSynchronize(void* handle) {
     {
       const std::lock_guard lock(machine.mutex);
       SIM_TRY(machine.streams.find_event(handle, &event));
+      SIM_TRY(machine.captures.check_wait(*event));
     }
     return machine.synchronize(*event);
   });

@@ -21,12 +21,13 @@ Result find_stream(Machine& machine, void* handle, Stream** stream);
 Result find_device(Machine& machine, Device** device);
 
 template <typename Body>
-Result guarded(Body body) {
+Result guarded(const char* function, Body body) {
   if (is_in_callback()) return kNotPermitted;
   if (is_forked_child()) return kNotInitialized;
   const std::shared_ptr<Machine> machine = current_machine();
   if (machine == nullptr) return machine_number() == 0 ? kNoDevice : kDeinitialized;
   if (machine->devices.empty()) return kNoDevice;
+  SIM_TRY(check_captures(*machine, function));
   return body(*machine);
 }
 
@@ -42,7 +43,7 @@ int serve(const char* function, std::initializer_list<std::uint64_t> arguments, 
   CallBook::Ticket ticket;
   Result result = call_book().begin(function, arguments, &ticket);
   try {
-    if (result == kSuccess) result = is_missing(function) ? kNotSupported : guarded(body);
+    if (result == kSuccess) result = is_missing(function) ? kNotSupported : guarded(function, body);
   } catch (const std::bad_alloc&) {
     result = kOutOfMemory;
   }

@@ -30,6 +30,7 @@ _VERSIONED = {
     "MemFree": "_v2",
     "MemHostRegister": "_v2",
     "StreamDestroy": "_v2",
+    "StreamBeginCapture": "_v2",
     "EventDestroy": "_v2",
 }
 
