@@ -9,6 +9,7 @@ namespace tensormem {
 namespace {
 
 constexpr int kRoundsOfATurn = 6;
+constexpr std::uint64_t kSkylineSteps = 20'000;  // for each run of the exact search
 constexpr std::size_t kMany = 4000;  // items, from which on looking for the tightest gap takes too long at first
 // Beyond this many places of items in moments a step of the exact search costs too much.
 constexpr std::int64_t kMostSeats = 400'000;
@@ -36,7 +37,9 @@ Component::Component(PlanItems items, std::vector<std::size_t> numbers, std::uin
       greedy_(items_, cliques_),
       wheel_(items_, greedy_, seed),
       bound_(cliques_.bound()) {
-  if (seats(cliques_) <= kMostSeats) search_ = std::make_unique<ExactSearch>(items_, cliques_, seed);
+  if (seats(cliques_) > kMostSeats) return;
+  skyline_ = std::make_unique<SkylineSearch>(items_, cliques_, seed);
+  search_ = std::make_unique<ExactSearch>(items_, cliques_, seed);
 }
 
 void Component::try_greedy(std::int64_t goal, PlanWatch& watch) {
@@ -77,6 +80,10 @@ void Component::improve(std::int64_t goal, PlanWatch& watch) {
 
 void Component::search(std::int64_t goal, bool only_goal, PlanWatch& watch) {
   const std::int64_t target = next_target(goal, only_goal);
+  if (skyline_->look(target, kSkylineSteps * static_cast<std::uint64_t>(runs_), watch)) {
+    keep_found(skyline_->offsets());
+    return;
+  }
   switch (search_->look(target, runs_, watch)) {
     case Answer::impossible:
       bound_ = target + 1;
@@ -84,13 +91,16 @@ void Component::search(std::int64_t goal, bool only_goal, PlanWatch& watch) {
     case Answer::unknown:
       undecided_ = target;
       break;
-    case Answer::found: {
-      Placement found{search_->offsets(), 0};
-      for (std::size_t i = 0; i < items_.size(); ++i)
-        found.height = std::max(found.height, found.offsets[i] + items_[i].size);
-      keep(found);
-    }
+    case Answer::found:
+      keep_found(search_->offsets());
   }
+}
+
+void Component::keep_found(const Offsets& offsets) {
+  Placement found{offsets, 0};
+  for (std::size_t i = 0; i < items_.size(); ++i)
+    found.height = std::max(found.height, found.offsets[i] + items_[i].size);
+  keep(found);
 }
 
 // The lowest that is not known to be impossible; where that stays open, halfway up to the best plan, and so on.

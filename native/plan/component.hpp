@@ -6,6 +6,7 @@
 
 #include "plan/exact_search.hpp"
 #include "plan/greedy.hpp"
+#include "plan/skyline_search.hpp"
 #include "plan/squeaky_wheel.hpp"
 
 namespace tensormem {
@@ -27,6 +28,7 @@ class Component {
  private:
   void improve(std::int64_t goal, PlanWatch& watch);
   void search(std::int64_t goal, bool only_goal, PlanWatch& watch);
+  void keep_found(const Offsets& offsets);
   std::int64_t next_target(std::int64_t goal, bool only_goal);
   void keep(const Placement& placement);
 
@@ -35,7 +37,8 @@ class Component {
   const Cliques cliques_;
   Greedy greedy_;
   SqueakyWheel wheel_;
-  std::unique_ptr<ExactSearch> search_;  // none for what is too large
+  std::unique_ptr<SkylineSearch> skyline_;  // neither for what is too large
+  std::unique_ptr<ExactSearch> search_;
   std::int64_t bound_;
   Placement best_;
   std::size_t turn_ = 0;

@@ -7,6 +7,7 @@
 #include "plan/plan_check.hpp"
 #include "plan/plan_random.hpp"
 #include "plan/planner.hpp"
+#include "plan/skyline_search.hpp"
 #include "tests/check.hpp"
 
 using namespace tensormem;
@@ -21,6 +22,24 @@ PlanItems random_items(PlanRandom& random, std::size_t count, std::int64_t end, 
     items.push_back({lower, lower + 1 + life, 1 + static_cast<std::int64_t>(random.next() % largest)});
   }
   return items;
+}
+
+// Straight cuts, one piece after the other; together the pieces fill the rectangle.
+PlanItems cut_rectangle(PlanRandom& random, std::size_t count, std::int64_t end, std::int64_t height) {
+  PlanItems pieces = {{0, end, height}};
+  const auto inside = [&](std::int64_t length) { return 1 + static_cast<std::int64_t>(random.next() % (length - 1)); };
+  while (pieces.size() < count) {
+    const std::size_t at = random.next() % pieces.size();
+    const PlanItem whole = pieces[at];
+    if (random.unit() < 0.5 && whole.upper - whole.lower > 1) {
+      pieces[at].upper = whole.lower + inside(whole.upper - whole.lower);
+      pieces.push_back({pieces[at].upper, whole.upper, whole.size});
+    } else if (whole.size > 1) {
+      pieces[at].size = inside(whole.size);
+      pieces.push_back({whole.lower, whole.upper, whole.size - pieces[at].size});
+    }
+  }
+  return pieces;
 }
 
 bool live_at_once(const PlanItem& a, const PlanItem& b) { return a.lower < b.upper && b.lower < a.upper; }
@@ -112,6 +131,45 @@ TM_TEST("the exact search proves that the bound cannot be reached where it canno
   PlanResult result;
   TM_CHECK(make_plan(items, {.seconds = 1e6}, {}, &result).ok());
   TM_CHECK(result.height == 6 && result.bound == 6 && result.is_optimal);
+}
+
+TM_TEST("the skyline search finds the lowest plan and nothing below it") {
+  PlanRandom random(17);
+  for (int round = 0; round < 400; ++round) {
+    const PlanItems items = random_items(random, 1 + random.next() % 7, 7, 5);
+    const Cliques cliques(items);
+    const std::int64_t lowest = lowest_by_trying_everything(items);
+    PlanWatch watch(1e9, {});
+    SkylineSearch search(items, cliques, 7);
+    TM_CHECK(search.look(lowest, 100'000, watch));
+    TM_CHECK(plan_is_sound(items, search.offsets(), lowest));
+    TM_CHECK(!search.look(lowest - 1, 100'000, watch));
+  }
+}
+
+TM_TEST("a skyline is as before when its steps are undone") {
+  PlanRandom random(19);
+  const PlanItems items = random_items(random, 40, 30, 100);
+  const Cliques cliques(items);
+  Skyline skyline(items, cliques, 1);
+  skyline.begin(2 * cliques.bound());
+  const std::uint64_t key = skyline.key();
+  skyline.place(skyline.starting(0).front(), 0);
+  skyline.raise(0, cliques.bound());
+  TM_CHECK(skyline.is_valid());
+  TM_CHECK(!skyline.is_open(skyline.starting(0).front()) && skyline.key() != key);
+  skyline.undo(0);
+  TM_CHECK(skyline.is_valid() && skyline.key() == key && skyline.height(0) == 0);
+}
+
+TM_TEST("a rectangle that was cut into many pieces is put together again") {
+  PlanRandom random(23);
+  for (int round = 0; round < 20; ++round) {
+    const PlanItems items = cut_rectangle(random, 200, 400, 1 << 20);
+    PlanResult result;
+    TM_CHECK(make_plan(items, {.capacity = 1 << 20, .seconds = 1e6}, {}, &result).ok());
+    TM_CHECK(result.height == 1 << 20 && result.is_optimal);
+  }
 }
 
 TM_TEST("a plan is as low as can be, proven, and the same each time") {
