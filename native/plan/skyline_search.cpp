@@ -49,6 +49,8 @@ void SkylineSearch::choose_order() {
   const double length_counts = first ? 1 : 2 * random_.unit();
   const double size_counts = first ? 1 : 2 * random_.unit();
   const double noise = first ? 0 : 3 * random_.unit();
+  level_counts_ = first ? 4 : 8 * random_.unit();
+  span_counts_ = first ? 2 : 4 * random_.unit();
   const Cliques& cliques = skyline_.cliques();
   for (std::size_t i = 0; i < taste_.size(); ++i) {
     const double length = std::log2(static_cast<double>(cliques.last[i] - cliques.first[i] + 1));
@@ -92,8 +94,10 @@ bool SkylineSearch::try_items(const Foot& foot, std::int32_t first, std::int32_t
   std::vector<std::int32_t> candidates;
   for (const std::int32_t item : at_foot(foot))
     if (may_begin(item, foot, first, last)) candidates.push_back(item);
-  std::ranges::sort(candidates, [&](std::int32_t a, std::int32_t b) { return taste_[a] > taste_[b]; });
   const Cliques& cliques = skyline_.cliques();
+  std::ranges::sort(candidates, [&](std::int32_t a, std::int32_t b) {
+    return appeal(a, foot, first, last) > appeal(b, foot, first, last);
+  });
   const auto is_like = [&](std::int32_t a, std::int32_t b) {
     return skyline_.items()[a].size == skyline_.items()[b].size && cliques.first[a] == cliques.first[b] &&
            cliques.last[a] == cliques.last[b];
@@ -106,6 +110,18 @@ bool SkylineSearch::try_items(const Foot& foot, std::int32_t first, std::int32_t
     skyline_.undo(before);
   }
   return false;
+}
+
+// What ends level with a wall, or fills the valley from wall to wall, leaves a skyline that is easier to go on with.
+double SkylineSearch::appeal(std::int32_t item, const Foot& foot, std::int32_t first, std::int32_t last) const {
+  const bool at_left = skyline_.cliques().first[item] == foot.first;
+  const bool at_right = skyline_.cliques().last[item] == foot.last;
+  const std::int64_t top = skyline_.height(foot.first) + skyline_.items()[item].size;
+  double appeal = taste_[item];
+  if (at_left && foot.first > first && skyline_.height(foot.first - 1) == top) appeal += level_counts_;
+  if (at_right && foot.last < last && skyline_.height(foot.last + 1) == top) appeal += level_counts_;
+  if (at_left && at_right) appeal += span_counts_;
+  return appeal;
 }
 
 bool SkylineSearch::try_waste(const Foot& foot, std::int32_t first, std::int32_t last) {

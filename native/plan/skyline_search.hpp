@@ -37,6 +37,7 @@ class SkylineSearch {
   bool solve_parts(std::int32_t first, std::int32_t last);
   bool solve(std::int32_t first, std::int32_t last);
   bool try_items(const Foot& foot, std::int32_t first, std::int32_t last);
+  double appeal(std::int32_t item, const Foot& foot, std::int32_t first, std::int32_t last) const;
   bool try_waste(const Foot& foot, std::int32_t first, std::int32_t last);
   Choice choose(std::int32_t first, std::int32_t last);
   // False when nothing better can come: a dead end, or only one way to go on.
@@ -60,6 +61,8 @@ class SkylineSearch {
   std::uint64_t steps_ = 0;
   std::uint64_t limit_ = 0;
   bool weighs_failures_ = false;
+  double level_counts_ = 0;
+  double span_counts_ = 0;
   bool stopped_ = false;
 };
 
