@@ -37,6 +37,12 @@ struct DeviceInfo {
   bool simulated = false;
   bool managed_memory = false;
   bool virtual_memory = false;
+  bool memory_pools = false;               // stream-ordered memory
+  bool posix_handles = false;              // physical memory can be exported by a descriptor
+  bool concurrent_managed_access = false;  // the CPU may touch managed memory while the device works
+  bool integrated = false;                 // the device has no memory of its own
+  bool host_native_atomics = false;
+  bool pageable_memory_access = false;  // the device reaches memory that nobody pinned
 };
 
 struct MemoryInfo {

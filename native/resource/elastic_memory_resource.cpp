@@ -1,6 +1,7 @@
 #include "resource/elastic_memory_resource.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <new>
 #include <utility>
 
@@ -13,9 +14,39 @@ namespace {
 
 constexpr std::uint64_t kGranule = 256;
 constexpr std::uint64_t kSmallestPage = 64ULL << 10;
+constexpr std::uint64_t kMostAddresses = 1ULL << 40;
+constexpr std::uint64_t kFewestAddresses = 1ULL << 36;
+constexpr std::uint64_t kAddressesPerByte = 8;  // so much room that blocks hardly ever meet
 
 Status no_memory_for_books() {
   return Status::fail(Code::out_of_memory, "no memory for the books of a resource", sizeof(Page));
+}
+
+Status open_pages(Driver& driver, std::int32_t device, const ElasticOptions& options, std::uint64_t capacity,
+                  const BudgetPtr& budget, std::unique_ptr<ElasticPages>* pages) {
+  const std::uint64_t count = (capacity + options.page_bytes - 1) / options.page_bytes;
+  PageCacheOptions cache;
+  cache.high_pages = options.release_threshold / options.page_bytes;
+  return ElasticPages::open(driver, device, options.page_bytes, count, cache, budget, pages);
+}
+
+// Several times the memory of the device, and less where there are not so many addresses: an integrated board with 39
+// bits has none to waste. Never less than the memory itself.
+Status open_widest(Driver& driver, std::int32_t device, const ElasticOptions& options, const BudgetPtr& budget,
+                   std::unique_ptr<ElasticPages>* pages) {
+  MemoryInfo memory;
+  TM_TRY(driver.memory_info(device, &memory));
+  const std::uint64_t least = std::max(memory.total_bytes, options.page_bytes);
+  std::uint64_t capacity = least < kMostAddresses / kAddressesPerByte
+                               ? std::max(std::bit_ceil(least) * kAddressesPerByte, kFewestAddresses)
+                               : std::max(kMostAddresses, least);
+  while (true) {
+    Status status = open_pages(driver, device, options, capacity, budget, pages);
+    // Vendors do not agree on the answer to a reservation that is too large.
+    const bool too_large = status.code() == Code::out_of_virtual_memory || status.code() == Code::driver_error;
+    if (!too_large || capacity / 2 < least) return status;
+    capacity /= 2;
+  }
 }
 
 }  // namespace
@@ -36,14 +67,14 @@ Status ElasticMemoryResource::create(Driver& driver, std::int32_t device, const 
   if (!is_power_of_two(options.page_bytes) || options.page_bytes < least) {
     return Status::fail(Code::invalid_page_size, "", options.page_bytes, least);
   }
-  if (options.capacity == 0 || options.capacity > kNoOverflowLimit / 2) {
+  const bool widest = options.capacity == ElasticOptions::kWidest;
+  if (options.capacity == 0 || (options.capacity > kNoOverflowLimit / 2 && !widest)) {
     return Status::fail(Code::invalid_size, "the addresses of an elastic resource", options.capacity);
   }
-  const std::uint64_t count = (options.capacity + options.page_bytes - 1) / options.page_bytes;
-  PageCacheOptions cache;
-  cache.high_pages = options.release_threshold / options.page_bytes;
   std::unique_ptr<ElasticPages> pages;
-  TM_TRY(ElasticPages::open(driver, device, options.page_bytes, count, cache, std::move(budget), &pages));
+  TM_TRY(widest ? open_widest(driver, device, options, budget, &pages)
+                : open_pages(driver, device, options, options.capacity, budget, &pages));
+  const std::uint64_t count = pages->page_count();
   const std::uint32_t pages_id = pages->id();
   std::shared_ptr<ElasticMemoryResource> made(new ElasticMemoryResource(driver, device, options, std::move(pages)));
   TM_TRY(made->space_.open(count * options.page_bytes, kGranule));

@@ -19,7 +19,9 @@
 namespace tensormem {
 
 struct ElasticOptions {
-  std::uint64_t capacity = 1ULL << 40;  // addresses, rounded up to a page
+  static constexpr std::uint64_t kWidest = ~0ULL;
+
+  std::uint64_t capacity = kWidest;  // addresses, rounded up to a page; kWidest: as many as suit device and system
   std::uint64_t page_bytes = 2ULL << 20;
   std::uint64_t release_threshold = 256ULL << 20;  // bytes of pages that nothing lies in, kept for the next block
 };
@@ -40,6 +42,7 @@ class ElasticMemoryResource final : public LeafMemoryResource, public BudgetMemb
   ~ElasticMemoryResource() override;
 
   std::uint64_t page_bytes() const { return pages_->page_bytes(); }
+  std::uint64_t capacity() const { return pages_->page_count() * pages_->page_bytes(); }
   ElasticUsage usage() const;
   // Gives idle pages back until at most `keep_bytes` of them are left; says how many bytes went.
   Status trim(std::uint64_t keep_bytes, std::uint64_t* released);

@@ -84,6 +84,12 @@ class Config:
     simgpu: str = _text(
         "off", "off, or text such as devices=2,memory=1GiB", "use a simulated GPU like this instead of real ones"
     )
+    cuda_library: str = _text(
+        "off", "off, or the path of a file", "use this file as CUDA's driver, and look for no other"
+    )
+    hip_library: str = _text(
+        "off", "off, or the path of a file", "use this file as the HIP runtime, and look for no other"
+    )
     force_mem: int = _whole(0, 0, 1, "1: make every tensor of plain memory, whatever kind is asked for")
     trace: str = _text(
         "off", "off, or the path of a file, in which {pid} is the process", "record a trace into this file"

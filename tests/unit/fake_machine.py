@@ -1,12 +1,18 @@
 """Owns: machines that the tests do not have, made of files in a folder. A test spoils what it is about."""
 
+from __future__ import annotations
+
 import ctypes
 import resource
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tensormem import errors
 from tensormem.drivers import ProbeResult
 from tensormem.reports.machine import System
+
+if TYPE_CHECKING:
+    from tensormem.reports.machine.system import DeviceInfo
 
 THP = "/sys/kernel/mm/transparent_hugepage"
 FILES = {
@@ -34,6 +40,8 @@ class Machine(System):
         self.addresses: errors.TensormemError | None = None
         self.shm = (2**30, 2**30)
         self.core: ImportError | None = None
+        self.gpu_devices: dict[str, DeviceInfo] = {}
+        self.file = ("/usr/lib/libcuda.so.1", list[tuple[str, str]]())
         self.gpu_drivers = [ProbeResult(name, False, "it does not work", "Mend it") for name in ("cuda", "rocm")]
 
     def write(self, path: str, text: str) -> None:
@@ -65,6 +73,12 @@ class Machine(System):
         if self.core:
             raise self.core
         return [result for result in super().drivers() if result.name == "host"] + self.gpu_drivers
+
+    def library(self, vendor: str) -> tuple[str, list[tuple[str, str]]]:
+        return self.file
+
+    def devices(self, vendor: str) -> dict[str, DeviceInfo]:
+        return self.gpu_devices
 
     def huge_pages(self) -> tuple[bool, str]:
         return self.huge

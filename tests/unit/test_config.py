@@ -98,7 +98,9 @@ def test_configs_are_values() -> None:
     assert len({one, other, Config(max_streams=2)}) == 2
     assert pickle.loads(pickle.dumps(one)) == copy.deepcopy(one) == one
     assert eval(repr(one)) == one
-    assert repr(one).startswith("Config(huge_pages='auto', max_streams=2, simgpu='off', force_mem=0, trace='off'")
+    assert repr(one).startswith(
+        "Config(huge_pages='auto', max_streams=2, simgpu='off', cuda_library='off', hip_library='off'"
+    )
 
 
 def test_the_environment_is_read_at_the_first_call_only() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tensormem import errors
+from tensormem.drivers import ProbeResult
 from tensormem.reports.machine import Area, Outcome, Status, System, examine
 from tensormem.testing import simulated_gpu
 from unit.fake_machine import FILES, THP, Machine, healthy_machine
@@ -154,35 +155,113 @@ def put_gpu(machine: Machine, vendor: str) -> None:
     machine.write("/sys/bus/pci/devices/0000:01:00.0/class", "0x030200\n")
 
 
+ABSENT = "libcuda.so.1 cannot be opened: libcuda.so.1: cannot open shared object file: No such file or directory"
+
+
+def say(machine: Machine, reason: str, *, works: bool = False) -> None:
+    machine.gpu_drivers = [ProbeResult(name, works, reason, "" if works else "Mend it") for name in ("cuda", "rocm")]
+
+
 @pytest.mark.parametrize("driver", ["cuda", "rocm"])
 def test_a_gpu_that_the_machine_does_not_have_needs_no_attention(machine: Machine, driver: str) -> None:
+    say(machine, ABSENT)
     assert found(machine, driver).status is Status.MISSING
-    assert "was not found" in found(machine, driver).reason
+    assert "GPU is seen either" in found(machine, driver).reason
     assert found(machine, driver).advice == "Nothing to do here"
 
 
 @pytest.mark.parametrize(("driver", "vendor"), [("cuda", "0x10de"), ("rocm", "0x1002")])
 def test_a_gpu_without_its_library_says_what_to_install(machine: Machine, driver: str, vendor: str) -> None:
+    say(machine, ABSENT)
     put_gpu(machine, vendor)
     assert "GPUs seen: 1" in found(machine, driver).reason
     assert found(machine, driver).advice.startswith("Install ")
 
 
-@pytest.mark.parametrize(("driver", "library"), [("cuda", "libcuda.so.1"), ("rocm", "libamdhip64.so.6")])
-def test_a_driver_that_cannot_be_used_says_why_and_what_to_do(machine: Machine, driver: str, library: str) -> None:
-    machine.libraries[library] = ""
-    assert found(machine, driver) == Outcome(Status.MISSING, library, "it does not work", "Mend it")
+@pytest.mark.parametrize("driver", ["cuda", "rocm"])
+def test_a_driver_that_cannot_be_used_says_why_and_what_to_do(machine: Machine, driver: str) -> None:
+    for path in ("nvidiactl", "nvidia-uvm", "nvidia0", "kfd", "dri/renderD128"):
+        machine.write(f"/dev/{path}", "")
+    assert found(machine, driver) == Outcome(Status.MISSING, "", "it does not work", "Mend it")
 
 
-def test_a_simulated_gpu_is_reported_as_simulated() -> None:
-    with simulated_gpu(devices=1, memory="32MiB"):
-        assert found(System(), "cuda").status is Status.WORKS
-        assert found(System(), "cuda").reason == "simulated: 1 device (tensormem simulated GPU 0)"
+def test_a_simulated_gpu_is_reported_as_simulated_with_its_file_and_its_devices() -> None:
+    with simulated_gpu(devices=1, memory="32MiB") as gpu:
+        report = examine(System())
+        assert report["cuda"].outcome.status is Status.WORKS
+        assert report["cuda"].outcome.reason == f"simulated: 1 device (tensormem simulated GPU 0), from {gpu.library}"
+        assert (report["cuda:0"].outcome.status, report["cuda:0"].outcome.value) == (Status.WORKS, 2**25)
 
 
-def test_a_library_that_is_there_but_broken_is_told_apart_from_one_that_is_not(machine: Machine) -> None:
-    machine.libraries["libcuda.so.1"] = "libcuda.so.1: wrong ELF class: ELFCLASS32"
-    assert "wrong ELF class" in found(machine, "cuda").reason
+@pytest.mark.parametrize(("option", "lacks"), [("pools", "GpuAsyncMemoryResource"), ("virtual", "Elastic pools")])
+def test_a_device_without_pools_or_virtual_memory_works_only_in_part(option: str, lacks: str) -> None:
+    with simulated_gpu(1, "32MiB", **{option: 0}):  # type: ignore[arg-type]
+        outcome = found(System(), "cuda:0")
+    assert outcome.status is Status.DEGRADED
+    assert lacks in outcome.advice
+
+
+@pytest.mark.parametrize("vendor", ["cuda", "rocm"])
+def test_a_device_says_what_it_can_do_and_what_not(vendor: str) -> None:
+    with simulated_gpu(devices=1, memory="32MiB", vendor=vendor, managed=0):
+        reason = found(System(), f"{vendor}:0").reason
+    assert "has pools, virtual memory, POSIX handles" in reason
+    assert "has no managed memory, concurrent managed access" in reason
+
+
+def test_the_file_that_was_taken_and_those_that_were_not_are_named(machine: Machine) -> None:
+    say(machine, "1 device (GPU)", works=True)
+    machine.file = ("/opt/rocm/lib/libamdhip64.so.7", [("libamdhip64.so", "libamdhip64.so: file too short")])
+    reason = found(machine, "rocm").reason
+    assert "from /opt/rocm/lib/libamdhip64.so.7; not taken: libamdhip64.so (" in reason
+    assert "too short" in reason
+
+
+def test_a_library_that_a_variable_names_and_that_does_not_serve_needs_attention(machine: Machine) -> None:
+    say(machine, "TENSORMEM_CUDA_LIBRARY names /x.so, but /x.so cannot be opened: there is no such file")
+    assert found(machine, "cuda").status is Status.DEGRADED
+
+
+NO_DEVICE = "the driver is there, but it finds no device"
+
+
+def test_missing_nodes_in_a_container_name_its_flags(machine: Machine) -> None:
+    say(machine, NO_DEVICE)
+    machine.write("/.dockerenv", "")
+    assert "/dev/nvidiactl" in found(machine, "cuda").reason
+    assert "--gpus all" in found(machine, "cuda").advice
+    assert "/dev/kfd, /dev/dri/renderD* in this container" in found(machine, "rocm").reason
+    assert "--device /dev/kfd --device /dev/dri" in found(machine, "rocm").advice
+
+
+def test_missing_nodes_of_a_gpu_that_is_seen_name_the_kernel_module(machine: Machine) -> None:
+    say(machine, NO_DEVICE)
+    put_gpu(machine, "0x10de")
+    assert found(machine, "cuda").status is Status.DEGRADED
+    assert found(machine, "cuda").command == "sudo modprobe nvidia"
+
+
+def test_a_node_that_the_user_may_not_open_names_its_group(machine: Machine) -> None:
+    say(machine, NO_DEVICE)
+    put_gpu(machine, "0x1002")
+    for path in ("/dev/kfd", "/dev/dri/renderD128"):
+        machine.write(path, "")
+    machine.forbidden.add("/dev/kfd")
+    group = System().group(str(machine.root / "dev/kfd"))
+    assert found(machine, "rocm").status is Status.DEGRADED
+    assert "may not open /dev/kfd" in found(machine, "rocm").reason
+    assert found(machine, "rocm").command == f'sudo usermod -aG {group} "$USER"'
+
+
+@pytest.mark.parametrize(
+    ("driver", "variable"),
+    [("cuda", "CUDA_VISIBLE_DEVICES"), ("rocm", "HIP_VISIBLE_DEVICES"), ("rocm", "ROCR_VISIBLE_DEVICES")],
+)
+def test_a_variable_that_hides_devices_is_named(machine: Machine, driver: str, variable: str) -> None:
+    say(machine, NO_DEVICE)
+    machine.environ = {variable: ""}
+    assert f"{variable} is '' and hides devices" in found(machine, driver).reason
+    assert found(machine, driver).command == f"unset {variable}"
 
 
 def test_an_egl_library_without_its_function_is_missing_with_advice(machine: Machine) -> None:

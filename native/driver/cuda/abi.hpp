@@ -34,20 +34,6 @@ enum : Result {
   kNotReady = 600,
 };
 
-enum DeviceAttribute : std::int32_t {
-  kAttributeIntegrated = 18,
-  kAttributeUnifiedAddressing = 41,
-  kAttributeComputeMajor = 75,
-  kAttributeComputeMinor = 76,
-  kAttributeManagedMemory = 83,
-  kAttributeConcurrentManagedAccess = 89,
-  kAttributeVirtualMemory = 102,
-  kAttributePosixHandles = 103,
-  kAttributeMemoryPools = 115,
-  kAttributePoolHandleTypes = 119,
-  kAttributeHostNumaNode = 134,
-};
-
 inline constexpr std::uint32_t kStreamNonBlocking = 1;
 inline constexpr std::uint32_t kHostPortable = 1;
 inline constexpr std::uint32_t kAttachGlobal = 1;

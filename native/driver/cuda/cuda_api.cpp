@@ -8,17 +8,17 @@
 
 namespace tensormem::cuda {
 
-std::unique_ptr<gpu::GpuApi> open_api(const std::string& path, std::string* why) {
+std::unique_ptr<gpu::GpuApi> open_api(const std::string& path, bool count, std::string* why) {
   FunctionTable functions;
-  if (!load_functions(path, &functions, why)) return nullptr;
-  int count = 0;
+  if (!load_functions(path, count, &functions, why)) return nullptr;
+  int devices = 0;
   Result result = functions.cuInit(0);
   const char* call = "cuInit";
   if (result == kSuccess) {
-    result = functions.cuDeviceGetCount(&count);
+    result = functions.cuDeviceGetCount(&devices);
     call = "cuDeviceGetCount";
   }
-  if (result == kNoDevice || (result == kSuccess && count == 0)) {
+  if (result == kNoDevice || (result == kSuccess && devices == 0)) {
     *why = "the CUDA driver is there, but it finds no device";
     return nullptr;
   }
@@ -28,7 +28,7 @@ std::unique_ptr<gpu::GpuApi> open_api(const std::string& path, std::string* why)
     *why = std::string(call) + " failed: " + (name != nullptr ? name : "unknown") + " (" + std::to_string(result) + ")";
     return nullptr;
   }
-  return std::make_unique<CudaApi>(functions, std::min(count, CudaApi::kMaxDevices));
+  return std::make_unique<CudaApi>(functions, std::min(devices, CudaApi::kMaxDevices));
 }
 
 const char* CudaApi::error_name(std::int32_t code) const noexcept {
@@ -68,22 +68,30 @@ void CudaApi::close() noexcept {
 Status CudaApi::device_info(std::int32_t device, DeviceInfo* info) {
   DeviceInfo found;
   std::size_t total = 0;
-  int managed = 0;
-  int virtual_memory = 0;
-  int node = -1;
   TM_TRY(answer(f_.cuDeviceGetName(found.name, sizeof found.name, device), "cuDeviceGetName"));
   TM_TRY(answer(f_.cuDeviceTotalMem(&total, device), "cuDeviceTotalMem"));
-  TM_TRY(answer(f_.cuDeviceGetAttribute(&managed, kAttributeManagedMemory, device), "cuDeviceGetAttribute"));
-  TM_TRY(answer(f_.cuDeviceGetAttribute(&virtual_memory, kAttributeVirtualMemory, device), "cuDeviceGetAttribute"));
-  // Older drivers do not know this one.
-  if (f_.cuDeviceGetAttribute(&node, kAttributeHostNumaNode, device) != kSuccess) node = -1;
+  using gpu::DeviceAttribute;
+  const auto says = [&](DeviceAttribute fact) { return gpu::has(*this, device, fact); };
+  if (!attribute(device, DeviceAttribute::host_numa_node, &found.numa_node)) found.numa_node = -1;
   found.total_bytes = total;
-  found.numa_node = node;
   found.simulated = f_.simulated;
-  found.managed_memory = managed != 0 && f_.cuMemAllocManaged != nullptr;
-  found.virtual_memory = virtual_memory != 0 && f_.cuMemCreate != nullptr;
+  found.managed_memory = says(DeviceAttribute::managed_memory) && f_.cuMemAllocManaged != nullptr;
+  found.virtual_memory = says(DeviceAttribute::virtual_memory) && f_.cuMemCreate != nullptr;
+  found.memory_pools = says(DeviceAttribute::memory_pools) && f_.cuMemAllocFromPoolAsync != nullptr;
+  found.posix_handles = found.virtual_memory && says(DeviceAttribute::posix_handles);
+  found.concurrent_managed_access = found.managed_memory && says(DeviceAttribute::concurrent_managed_access);
+  found.integrated = says(DeviceAttribute::integrated);
+  found.host_native_atomics = says(DeviceAttribute::host_native_atomics);
+  found.pageable_memory_access = says(DeviceAttribute::pageable_memory_access);
   *info = found;
   return {};
+}
+
+bool CudaApi::attribute(std::int32_t device, gpu::DeviceAttribute attribute, std::int32_t* value) noexcept {
+  int answered = 0;
+  if (f_.cuDeviceGetAttribute(&answered, gpu::numbers_of(attribute).cuda, device) != kSuccess) return false;
+  *value = answered;
+  return true;
 }
 
 Status CudaApi::memory_info(std::int32_t device, MemoryInfo* info) {

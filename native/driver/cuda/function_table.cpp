@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include "driver/gpu/vendor_library.hpp"
+
 namespace tensormem::cuda {
 
 namespace {
@@ -34,18 +36,33 @@ std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
+enum Index : std::size_t {
+#define TM_INDEX(function, version, needed, signature) k_##function,
+  TM_CUDA_FUNCTIONS(TM_INDEX)
+#undef TM_INDEX
+      kFunctionCount,
+};
+
+void count_calls(FunctionTable* table) {
+  table->counters = std::shared_ptr<gpu::CallCounter[]>(new gpu::CallCounter[kFunctionCount]);
+#define TM_COUNT(function, version, needed, signature) table->function.count(&table->counters[k_##function]);
+  TM_CUDA_FUNCTIONS(TM_COUNT)
+#undef TM_COUNT
+  table->cuMemAdvise_at.count(&table->counters[k_cuMemAdvise]);
+}
+
 }  // namespace
 
-bool load_functions(const std::string& path, FunctionTable* table, std::string* why) {
-  const char* const name = path.empty() ? "libcuda.so.1" : path.c_str();
-  // Never closed again: others may hold its functions, and drivers do not like to be unloaded.
-  void* const library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    const char* const reason = dlerror();
-    *why = std::string(name) + " cannot be opened: " + (reason != nullptr ? reason : "no reason given");
+bool load_functions(const std::string& path, bool count, FunctionTable* table, std::string* why) {
+  gpu::VendorLibrary opened;
+  if (!gpu::open_library(path.empty() ? "libcuda.so.1" : path, &opened, why)) return false;
+  void* const library = opened.handle;
+  table->library = opened.path;
+  const Finder finder(library);
+  if (!finder.works() && dlsym(library, "cuInit") == nullptr) {
+    *why = opened.path + " is not a CUDA driver: it has no cuInit";
     return false;
   }
-  const Finder finder(library);
   if (!finder.works()) {
     *why = "the CUDA driver is older than " + version_text(kOldestDriver) + ": it has no cuGetProcAddress";
     return false;
@@ -56,6 +73,7 @@ bool load_functions(const std::string& path, FunctionTable* table, std::string* 
   if (needed == 1 && table->function == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(#function);
   TM_CUDA_FUNCTIONS(TM_LOAD)
 #undef TM_LOAD
+  if (count) count_calls(table);
   // cuGetProcAddress gives the newest form that a version knows: below this one it is the form of the table.
   constexpr int kAdviceByLocation = 12020;
   int version = 0;
@@ -73,6 +91,15 @@ bool load_functions(const std::string& path, FunctionTable* table, std::string* 
   if (missing.empty()) return true;
   *why = "the CUDA driver has no " + missing;
   return false;
+}
+
+std::vector<gpu::CallCount> calls_of(const FunctionTable& table) {
+  std::vector<gpu::CallCount> calls;
+  if (table.counters == nullptr) return calls;
+#define TM_READ(function, version, needed, signature) calls.push_back({#function, table.function.calls()});
+  TM_CUDA_FUNCTIONS(TM_READ)
+#undef TM_READ
+  return calls;
 }
 
 }  // namespace tensormem::cuda

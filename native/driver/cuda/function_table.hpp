@@ -3,7 +3,9 @@
 // are called for.
 #pragma once
 
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "driver/cuda/abi.hpp"
 #include "driver/gpu/driver_function.hpp"
@@ -85,6 +87,8 @@ struct FunctionTable {
 
   bool simulated = false;
   int driver_version = 0;
+  std::string library;                           // the file
+  std::shared_ptr<gpu::CallCounter[]> counters;  // null: nothing is counted
 };
 
 inline constexpr int kOldestDriver = 11030;  // the first that has cuGetProcAddress
@@ -95,7 +99,9 @@ inline constexpr const char* kFunctionNames[] = {
 #undef TM_NAME
 };
 
-// Opens the library (a path, or "" for the system's) and fills the table. False, and why, when it cannot be used.
-bool load_functions(const std::string& path, FunctionTable* table, std::string* why);
+// Opens the library (a path, or "" for the system's) and fills the table, with its calls counted if asked. False, and
+// why, when it cannot be used.
+bool load_functions(const std::string& path, bool count, FunctionTable* table, std::string* why);
+std::vector<gpu::CallCount> calls_of(const FunctionTable& table);
 
 }  // namespace tensormem::cuda

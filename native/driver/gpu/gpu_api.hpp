@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "base/status.hpp"
+#include "driver/gpu/device_attribute.hpp"
+#include "driver/gpu/driver_function.hpp"
 #include "driver/types.hpp"
 
 namespace tensormem::gpu {
@@ -56,10 +58,16 @@ class GpuApi {
   virtual bool is_simulated() const noexcept = 0;
   // Every function of the vendor's library that may be called.
   virtual std::vector<const char*> functions() const = 0;
+  // The file that the functions are from.
+  virtual const char* library() const noexcept = 0;
+  // Every function of the table; empty when the table was not opened to be counted.
+  virtual std::vector<CallCount> calls() const = 0;
   // What the driver calls an answer and says about it; null when it does not know it either.
   virtual const char* error_name(std::int32_t code) const noexcept = 0;
   virtual const char* error_text(std::int32_t code) const noexcept = 0;
   virtual Status device_info(std::int32_t device, DeviceInfo* info) = 0;
+  // False where the driver does not know this fact.
+  virtual bool attribute(std::int32_t device, DeviceAttribute attribute, std::int32_t* value) noexcept = 0;
   virtual Status memory_info(std::int32_t device, MemoryInfo* info) = 0;
   virtual bool is_out_of_memory(std::int32_t code) const noexcept = 0;
   // Lets go of what it holds of the devices themselves.
@@ -116,6 +124,12 @@ class GpuApi {
   virtual Status physical_export(NativePhysical physical, std::int32_t* fd) = 0;
   virtual Status physical_import(std::int32_t device, std::int32_t fd, NativePhysical* physical) = 0;
 };
+
+// Whether the driver says yes; what it does not know is no.
+inline bool has(GpuApi& api, std::int32_t device, DeviceAttribute attribute) noexcept {
+  std::int32_t value = 0;
+  return api.attribute(device, attribute, &value) && value != 0;
+}
 
 // Which vendor's numbers a failure speaks in; the second fact of a `driver_error`. 0 is errno.
 enum class ErrorNumbers : std::uint64_t { system = 0, cuda = 1, hip = 2 };

@@ -6,12 +6,12 @@
 
 namespace tensormem {
 
-GpuPlatform* open_gpu_platform(const std::string& vendor, const std::string& path, std::string* why) {
+GpuPlatform* open_gpu_platform(const std::string& vendor, const std::string& path, std::string* why, bool count) {
   std::unique_ptr<gpu::GpuApi> api;
   if (vendor == "cuda") {
-    api = cuda::open_api(path, why);
+    api = cuda::open_api(path, count, why);
   } else if (vendor == "rocm") {
-    api = hip::open_api(path, why);
+    api = hip::open_api(path, count, why);
   } else {
     *why = "there is no such vendor";
   }

@@ -10,8 +10,9 @@
 namespace tensormem {
 
 // The platform of `vendor` ("cuda" or "rocm"), from the library at `path`, or from the system's when it is empty. Null,
-// and why, when it does not work here. Never destroyed.
-GpuPlatform* open_gpu_platform(const std::string& vendor, const std::string& path, std::string* why);
+// and why, when it does not work here. With `count` its calls are counted. Never destroyed.
+GpuPlatform* open_gpu_platform(const std::string& vendor, const std::string& path, std::string* why,
+                               bool count = false);
 
 Driver* gpu_driver(GpuPlatform& platform, std::int32_t device) noexcept;
 // Whether both belong to one platform, so that either takes the other's streams.

@@ -2,26 +2,11 @@
 
 #include <dlfcn.h>
 
+#include "driver/gpu/vendor_library.hpp"
+
 namespace tensormem::hip {
 
 namespace {
-
-// The name without a number belongs to developers' packages; the others are what users have.
-constexpr const char* kNames[] = {"libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"};
-
-void* open_library(const std::string& path, std::string* why) {
-  // Never closed again: others may hold its functions, and drivers do not like to be unloaded.
-  constexpr int kHow = RTLD_NOW | RTLD_LOCAL;
-  const char* const first = path.empty() ? kNames[0] : path.c_str();
-  if (void* const library = dlopen(first, kHow); library != nullptr) return library;
-  const char* const reason = dlerror();
-  *why = std::string(first) + " cannot be opened: " + (reason != nullptr ? reason : "no reason given");
-  for (const char* const name : kNames) {
-    if (!path.empty()) break;
-    if (void* const library = dlopen(name, kHow); library != nullptr) return library;
-  }
-  return nullptr;
-}
 
 // Functions are found by symbol. A simulated runtime has all of them, and tells which it would not have.
 class Finder {
@@ -42,21 +27,50 @@ class Finder {
   int (*has_function_)(const char*);
 };
 
+enum Index : std::size_t {
+#define TM_INDEX(function, needed, answer, signature) k_##function,
+  TM_HIP_FUNCTIONS(TM_INDEX)
+#undef TM_INDEX
+      kFunctionCount,
+};
+
+void count_calls(FunctionTable* table) {
+  table->counters = std::shared_ptr<gpu::CallCounter[]>(new gpu::CallCounter[kFunctionCount]);
+#define TM_COUNT(function, needed, answer, signature) table->function.count(&table->counters[k_##function]);
+  TM_HIP_FUNCTIONS(TM_COUNT)
+#undef TM_COUNT
+}
+
 }  // namespace
 
-bool load_functions(const std::string& path, FunctionTable* table, std::string* why) {
-  void* const library = open_library(path, why);
-  if (library == nullptr) return false;
-  const Finder finder(library);
+bool load_functions(const std::string& path, bool count, FunctionTable* table, std::string* why) {
+  gpu::VendorLibrary opened;
+  if (!gpu::open_library(path.empty() ? "libamdhip64.so" : path, &opened, why)) return false;
+  table->library = opened.path;
+  const Finder finder(opened.handle);
+  if (dlsym(opened.handle, "hipInit") == nullptr) {
+    *why = opened.path + " is not a HIP runtime: it has no hipInit";
+    return false;
+  }
   std::string missing;
 #define TM_LOAD(function, needed, answer, signature) \
   table->function.set(finder.find(#function));       \
   if (needed == 1 && table->function == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(#function);
   TM_HIP_FUNCTIONS(TM_LOAD)
 #undef TM_LOAD
+  if (count) count_calls(table);
   table->simulated = finder.is_simulated();
   *why = missing.empty() ? "" : "the HIP runtime has no " + missing;
   return missing.empty();
+}
+
+std::vector<gpu::CallCount> calls_of(const FunctionTable& table) {
+  std::vector<gpu::CallCount> calls;
+  if (table.counters == nullptr) return calls;
+#define TM_READ(function, needed, answer, signature) calls.push_back({#function, table.function.calls()});
+  TM_HIP_FUNCTIONS(TM_READ)
+#undef TM_READ
+  return calls;
 }
 
 }  // namespace tensormem::hip

@@ -3,7 +3,9 @@
 // the types of cuda/abi.hpp serve both. Must not know: what they are called for.
 #pragma once
 
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "driver/cuda/abi.hpp"
 #include "driver/gpu/driver_function.hpp"
@@ -88,6 +90,8 @@ struct FunctionTable {
 
   bool simulated = false;
   int driver_version = 0;
+  std::string library;                           // the file
+  std::shared_ptr<gpu::CallCounter[]> counters;  // null: nothing is counted
 };
 
 inline constexpr const char* kFunctionNames[] = {
@@ -96,7 +100,9 @@ inline constexpr const char* kFunctionNames[] = {
 #undef TM_NAME
 };
 
-// Opens the library (a path, or "" for the system's) and fills the table. False, and why, when it cannot be used.
-bool load_functions(const std::string& path, FunctionTable* table, std::string* why);
+// Opens the library (a path, or "" for the system's) and fills the table, with its calls counted if asked. False, and
+// why, when it cannot be used.
+bool load_functions(const std::string& path, bool count, FunctionTable* table, std::string* why);
+std::vector<gpu::CallCount> calls_of(const FunctionTable& table);
 
 }  // namespace tensormem::hip

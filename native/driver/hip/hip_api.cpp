@@ -10,22 +10,20 @@ namespace tensormem::hip {
 namespace {
 
 constexpr int kCopyDefault = 4;  // the addresses say which way
-constexpr int kAttributeManagedMemory = 24;
-constexpr int kAttributeVirtualMemory = 89;
 
 }  // namespace
 
-std::unique_ptr<gpu::GpuApi> open_api(const std::string& path, std::string* why) {
+std::unique_ptr<gpu::GpuApi> open_api(const std::string& path, bool count, std::string* why) {
   FunctionTable functions;
-  if (!load_functions(path, &functions, why)) return nullptr;
-  int count = 0;
+  if (!load_functions(path, count, &functions, why)) return nullptr;
+  int devices = 0;
   Result result = functions.hipInit(0);
   const char* call = "hipInit";
   if (result == cuda::kSuccess) {
-    result = functions.hipGetDeviceCount(&count);
+    result = functions.hipGetDeviceCount(&devices);
     call = "hipGetDeviceCount";
   }
-  if (result == cuda::kNoDevice || (result == cuda::kSuccess && count == 0)) {
+  if (result == cuda::kNoDevice || (result == cuda::kSuccess && devices == 0)) {
     *why = "the HIP runtime is there, but it finds no device";
     return nullptr;
   }
@@ -35,7 +33,7 @@ std::unique_ptr<gpu::GpuApi> open_api(const std::string& path, std::string* why)
     return nullptr;
   }
   (void)functions.hipDriverGetVersion(&functions.driver_version);
-  return std::make_unique<HipApi>(functions, std::min(count, HipApi::kMaxDevices));
+  return std::make_unique<HipApi>(functions, std::min(devices, HipApi::kMaxDevices));
 }
 
 const char* HipApi::error_name(std::int32_t code) const noexcept { return f_.hipGetErrorName(code); }
@@ -45,19 +43,31 @@ const char* HipApi::error_text(std::int32_t code) const noexcept { return f_.hip
 Status HipApi::device_info(std::int32_t device, DeviceInfo* info) {
   DeviceInfo found;
   std::size_t total = 0;
-  int managed = 0;
-  int virtual_memory = 0;
   TM_TRY(answer(f_.hipDeviceGetName(found.name, sizeof found.name, device), "hipDeviceGetName"));
   TM_TRY(answer(f_.hipDeviceTotalMem(&total, device), "hipDeviceTotalMem"));
-  TM_TRY(answer(f_.hipDeviceGetAttribute(&managed, kAttributeManagedMemory, device), "hipDeviceGetAttribute"));
-  // Older runtimes do not know this one.
-  if (f_.hipDeviceGetAttribute(&virtual_memory, kAttributeVirtualMemory, device) != cuda::kSuccess) virtual_memory = 0;
+  using gpu::DeviceAttribute;
+  const auto says = [&](DeviceAttribute fact) { return gpu::has(*this, device, fact); };
   found.total_bytes = total;
   found.simulated = f_.simulated;
-  found.managed_memory = managed != 0 && f_.hipMallocManaged != nullptr;
-  found.virtual_memory = virtual_memory != 0 && f_.hipMemCreate != nullptr;
+  found.managed_memory = says(DeviceAttribute::managed_memory) && f_.hipMallocManaged != nullptr;
+  found.virtual_memory = says(DeviceAttribute::virtual_memory) && f_.hipMemCreate != nullptr;
+  found.memory_pools = says(DeviceAttribute::memory_pools) && f_.hipMallocFromPoolAsync != nullptr;
+  // HIP has no fact for it: what can map memory can export it, where the runtime has the function.
+  found.posix_handles = found.virtual_memory && f_.hipMemExportToShareableHandle != nullptr;
+  found.concurrent_managed_access = found.managed_memory && says(DeviceAttribute::concurrent_managed_access);
+  found.integrated = says(DeviceAttribute::integrated);
+  found.host_native_atomics = says(DeviceAttribute::host_native_atomics);
+  found.pageable_memory_access = says(DeviceAttribute::pageable_memory_access);
   *info = found;
   return {};
+}
+
+bool HipApi::attribute(std::int32_t device, gpu::DeviceAttribute attribute, std::int32_t* value) noexcept {
+  const std::int32_t number = gpu::numbers_of(attribute).hip;
+  int answered = 0;
+  if (number < 0 || f_.hipDeviceGetAttribute(&answered, number, device) != cuda::kSuccess) return false;
+  *value = answered;
+  return true;
 }
 
 Status HipApi::memory_info(std::int32_t device, MemoryInfo* info) {

@@ -12,7 +12,7 @@
 namespace tensormem::hip {
 
 // Opens the runtime; null, and why, when it cannot be used.
-std::unique_ptr<gpu::GpuApi> open_api(const std::string& path, std::string* why);
+std::unique_ptr<gpu::GpuApi> open_api(const std::string& path, bool count, std::string* why);
 
 class HipApi final : public gpu::GpuApi {
  public:
@@ -25,6 +25,9 @@ class HipApi final : public gpu::GpuApi {
   std::int32_t version() const noexcept override { return f_.driver_version; }
   bool is_simulated() const noexcept override { return f_.simulated; }
   std::vector<const char*> functions() const override { return {std::begin(kFunctionNames), std::end(kFunctionNames)}; }
+  const char* library() const noexcept override { return f_.library.c_str(); }
+  std::vector<gpu::CallCount> calls() const override { return calls_of(f_); }
+  bool attribute(std::int32_t device, gpu::DeviceAttribute attribute, std::int32_t* value) noexcept override;
   const char* error_name(std::int32_t code) const noexcept override;
   const char* error_text(std::int32_t code) const noexcept override;
   Status device_info(std::int32_t device, DeviceInfo* info) override;

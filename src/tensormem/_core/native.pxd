@@ -63,6 +63,12 @@ cdef extern from "driver/types.hpp" namespace "tensormem" nogil:
         cbool simulated
         cbool managed_memory
         cbool virtual_memory
+        cbool memory_pools
+        cbool posix_handles
+        cbool concurrent_managed_access
+        cbool integrated
+        cbool host_native_atomics
+        cbool pageable_memory_access
     cdef cppclass MemoryInfo:
         uint64_t free_bytes
         uint64_t total_bytes

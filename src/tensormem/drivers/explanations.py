@@ -31,6 +31,7 @@ _MEANINGS = {
     999: "an unknown failure; the device may be lost",
 }
 _ADVICE = (
+    ("_LIBRARY names", "Name the vendor's own library there, or unset the variable"),
     ("cannot be opened", "Install the vendor's driver, or test with tensormem.testing.simulated_gpu()"),
     ("finds no device", "Check that a GPU is there and visible, or test with tensormem.testing.simulated_gpu()"),
     ("or newer is needed", "Update the vendor's driver"),

@@ -16,3 +16,9 @@ def library_path(vendor: str) -> str:
     if not library.is_file():
         raise errors.DriverUnavailable(vendor, "this installation of tensormem has no simulated GPU")
     return str(library)
+
+
+def is_simulator(file: str) -> bool:
+    """Whether a file is one of the simulated GPU's libraries."""
+    folder = resources.files("tensormem").joinpath("_simgpu")
+    return any(str(folder.joinpath(name)) == file for name in _LIBRARIES.values())

@@ -72,6 +72,12 @@ cdef class Driver:
             "simulated": info.simulated,
             "managed_memory": info.managed_memory,
             "virtual_memory": info.virtual_memory,
+            "memory_pools": info.memory_pools,
+            "posix_handles": info.posix_handles,
+            "concurrent_managed_access": info.concurrent_managed_access,
+            "integrated": info.integrated,
+            "host_native_atomics": info.host_native_atomics,
+            "pageable_memory_access": info.pageable_memory_access,
         }
 
     def memory_info(self, device=None):

@@ -10,6 +10,12 @@ class _DeviceInfo(TypedDict):
     simulated: bool
     managed_memory: bool
     virtual_memory: bool
+    memory_pools: bool
+    posix_handles: bool
+    concurrent_managed_access: bool
+    integrated: bool
+    host_native_atomics: bool
+    pageable_memory_access: bool
 
 class _PhysicalInfo(TypedDict):
     size: int

@@ -29,6 +29,7 @@ cdef extern from "resource/elastic_memory_resource.hpp" namespace "tensormem" no
         Status create(NativeDriver& driver, int32_t device, const ElasticOptions& options, BudgetPtr budget,
                       shared_ptr[NativeElastic]* out)
         uint64_t page_bytes()
+        uint64_t capacity()
         ElasticUsage usage()
         Status trim(uint64_t keep_bytes, uint64_t* released)
         bint pages_are_valid()
@@ -67,7 +68,7 @@ cdef class ElasticMemoryResource(DeviceMemoryResource):
         options.page_bytes = size_of(page_size)
         options.release_threshold = size_of(release_threshold)
         if capacity is not None:
-            options.capacity = size_of(capacity)
+            options.capacity = min(size_of(capacity), 0x7FFFFFFFFFFFFFFF)
         with nogil:
             status = NativeElastic.create(chosen.native[0], chosen.device, options, admitted, &made)
         check(move(status))
@@ -79,6 +80,11 @@ cdef class ElasticMemoryResource(DeviceMemoryResource):
     def page_size(self):
         """In what steps memory comes and goes."""
         return self._open().page_bytes()
+
+    @property
+    def capacity(self):
+        """How many bytes of addresses it has."""
+        return self._open().capacity()
 
     @property
     def physical_bytes(self):

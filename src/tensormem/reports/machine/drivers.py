@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensormem.reports.machine.finding import Area, Outcome, missing, works
+from tensormem.reports.machine.device_nodes import obstacles
+from tensormem.reports.machine.finding import Area, Outcome, degraded, missing, works
 from tensormem.reports.machine.probe import Probe, explain
 
 TYPE_CHECKING = False
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from tensormem.drivers import ProbeResult
     from tensormem.reports.machine.system import System
 
+_NAMED = "_LIBRARY names"  # a variable says which file
+_NOT_FOUND = "cannot open shared object file: No such file"
 _GPU_CLASSES = ("0x03", "0x12")  # PCI: display controllers, processing accelerators
 
 
@@ -24,13 +27,12 @@ class _Vendor:
     driver: str
     company: str
     pci_vendor: str
-    libraries: tuple[str, ...]
     package: str
 
 
 _VENDORS = (
-    _Vendor("cuda", "NVIDIA", "0x10de", ("libcuda.so.1",), "NVIDIA's driver"),
-    _Vendor("rocm", "AMD", "0x1002", ("libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6"), "AMD's ROCm runtime"),
+    _Vendor("cuda", "NVIDIA", "0x10de", "NVIDIA's driver"),
+    _Vendor("rocm", "AMD", "0x1002", "AMD's ROCm runtime"),
 )
 
 
@@ -57,7 +59,7 @@ def _vendor_probe(vendor: _Vendor) -> Probe:
         found = _registered(system, vendor.driver)
         if found is None:
             return missing("", "tensormem does not know it", "Install tensormem again")
-        return _from_registry(found) if found.works else _without_driver(system, vendor, found)
+        return _with_driver(system, found) if found.works else _without_driver(system, vendor, found)
 
     return Probe(vendor.driver, Area.DRIVER, ask)
 
@@ -70,33 +72,29 @@ def _from_registry(found: ProbeResult) -> Outcome:
     return works("", found.reason) if found.works else missing("", found.reason, found.advice)
 
 
+def _with_driver(system: System, found: ProbeResult) -> Outcome:
+    file, refused = system.library(found.name)
+    others = "".join(f"; not taken: {library} ({why})" for library, why in refused)
+    return works("", f"{found.reason}, from {file}{others}")
+
+
 def _without_driver(system: System, vendor: _Vendor, found: ProbeResult) -> Outcome:
+    """Only what somebody asked for, or what the machine has and cannot use, needs attention."""
     gpus = _gpu_count(system, vendor.pci_vendor)
-    library, trouble = _load_first(system, vendor.libraries)
-    if library:
-        return missing(library, found.reason, found.advice)
+    if _NAMED in found.reason:
+        return degraded("", found.reason, found.advice)
+    if _NOT_FOUND in found.reason:
+        if gpus == 0:
+            return missing("", f"{found.reason}; no {vendor.company} GPU is seen either", "Nothing to do here")
+        return missing("", f"{found.reason}; {vendor.company} GPUs seen: {gpus}", f"Install {vendor.package}")
+    trouble = obstacles(system, vendor.driver)
+    if not trouble:
+        return missing("", found.reason, found.advice)
+    reason = "; ".join([found.reason, *(each.reason for each in trouble)])
+    advice = ". ".join(each.advice for each in trouble)
     if gpus == 0:
-        return missing("", f"{trouble}; no {vendor.company} GPU is seen either", "Nothing to do here")
-    return missing("", f"{trouble}; {vendor.company} GPUs seen: {gpus}", f"Install {vendor.package}")
-
-
-def _load_first(system: System, libraries: tuple[str, ...]) -> tuple[str, str]:
-    """(the first library that loads, "") or ("", why none does)."""
-    troubles = []
-    for library in libraries:
-        try:
-            system.load(library)
-        except OSError as error:
-            troubles.append((library, explain(error)))
-        else:
-            return library, ""
-    # Found but broken tells more than not found.
-    broken = [text for library, text in troubles if not _says_not_found(library, text)]
-    return "", broken[0] if broken else f"{libraries[0]} was not found"
-
-
-def _says_not_found(library: str, text: str) -> bool:
-    return text.startswith(f"{library}: cannot open shared object file")
+        return missing("", reason, advice, trouble[0].command)
+    return degraded("", f"{reason}; {vendor.company} GPUs seen: {gpus}", advice, trouble[0].command)
 
 
 def _gpu_count(system: System, pci_vendor: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from tensormem.reports.machine import drivers, libraries, limits, memory, settings
+from tensormem.reports.machine import devices, drivers, libraries, limits, memory, settings
 from tensormem.reports.machine.finding import Finding, Status
 from tensormem.reports.machine.system import System
 
@@ -66,7 +66,13 @@ def examine(system: System | None = None) -> MachineReport:
     first = host.run(asked)
     # Without its system or its core there is nothing that the other probes could ask.
     rest = [probe.run(asked) for probe in others] if first.outcome.status is Status.WORKS else []
-    return MachineReport((first, *rest))
+    return MachineReport((first, *(each for found in rest for each in (found, *_devices(asked, found)))))
+
+
+def _devices(system: System, driver: Finding) -> list[Finding]:
+    """The devices of a GPU driver that works, behind it; none of anything else."""
+    works = driver.name in ("cuda", "rocm") and driver.outcome.status is Status.WORKS
+    return devices.findings(system, driver.name) if works else []
 
 
 def _probes(system: System) -> tuple[Probe, ...]:

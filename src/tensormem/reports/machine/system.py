@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
+import grp
 import os
 import resource
 import sys
@@ -19,8 +20,12 @@ from pathlib import Path
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import TypeAlias
 
+    from tensormem._core.base.drivers import _DeviceInfo
     from tensormem.drivers import ProbeResult
+
+    DeviceInfo: TypeAlias = _DeviceInfo
 
 _EGL_EXTENSIONS = 0x3055
 # Python has these only when it was built against a recent enough C library; the kernel has them since 3.17.
@@ -62,6 +67,14 @@ class System:
     def may_write(self, path: str) -> bool:
         """Whether this process may read and write the file."""
         return os.access(self._at(path), os.R_OK | os.W_OK)
+
+    def group(self, path: str) -> str:
+        """The group that a file belongs to, by name."""
+        number = self._at(path).stat().st_gid
+        try:
+            return grp.getgrgid(number).gr_name
+        except KeyError:
+            return str(number)
 
     def space(self, path: str) -> tuple[int, int]:
         """(total bytes, bytes free for this user) of the file system at `path`."""
@@ -133,6 +146,19 @@ class System:
         from tensormem import drivers
 
         return drivers.probe()
+
+    def library(self, vendor: str) -> tuple[str, list[tuple[str, str]]]:
+        """(the file of a vendor's open driver, [(a file that was not taken, why)])."""
+        from tensormem.drivers import registry
+
+        refused = [(each.library, each.why) for each in registry.refusals(vendor) if not each.is_absent]
+        return registry.platform(vendor).library, refused
+
+    def devices(self, vendor: str) -> dict[str, DeviceInfo]:
+        """What each device of a vendor's open driver can do, by name."""
+        from tensormem.drivers import registry
+
+        return {f"{vendor}:{each.device}": each.device_info() for each in registry.platform(vendor).drivers}
 
     def huge_pages(self) -> tuple[bool, str]:
         """Whether the host driver gets 2 MiB pages, and the reason it found."""
