@@ -144,7 +144,7 @@ std::uint32_t RingWriter::begin(std::uint64_t nanoseconds) {
     if (slot_ == kNoSlot) slot_ = claim_or_reap();
   }
   const std::uint32_t found = slot_;
-  if (found == kNoSlot) writing_.store(false, std::memory_order_release);
+  (found == kNoSlot ? writing_ : begun_).store(found != kNoSlot, std::memory_order_release);
   return found;
 }
 
@@ -153,14 +153,15 @@ std::uint32_t RingWriter::begin(std::uint64_t nanoseconds) {
 // A writer that never waits takes its next slot before it gives this one away: so it always has one, and what is too
 // much is dropped here.
 std::uint64_t RingWriter::publish(std::uint64_t timestamp) {
-  TM_ASSERT(is_forked() || (writing_ && slot_ != kNoSlot));
   if (is_forked()) return 0;
+  if (!begun_.exchange(false, std::memory_order_acquire)) return kNotBegun;
+  TM_ASSERT(writing_ && slot_ != kNoSlot);
   std::uint32_t next = kNoSlot;
   if (file_->format().when_full != WhenFull::wait) {
     next = claim_or_reap();
     if (next == kNoSlot) {
       file_->header().dropped.fetch_add(1);
-      abandon();
+      writing_.store(false, std::memory_order_release);
       return 0;
     }
   }
@@ -178,6 +179,8 @@ std::uint64_t RingWriter::publish(std::uint64_t timestamp) {
 }
 
 // Kept in hand, also by one that waits: the next frame goes there.
-void RingWriter::abandon() { writing_.store(false, std::memory_order_release); }
+void RingWriter::abandon() {
+  if (begun_.exchange(false, std::memory_order_acquire)) writing_.store(false, std::memory_order_release);
+}
 
 }  // namespace tensormem

@@ -20,6 +20,7 @@ class RingWriter {
  public:
   static constexpr std::uint32_t kNoSlot = ~0U;
   static constexpr std::uint32_t kBusy = ~0U - 1;
+  static constexpr std::uint64_t kNotBegun = ~0ULL;
 
   // Null and no failure: another process writes.
   static Status attach(RingFilePtr file, std::unique_ptr<RingWriter>* writer);
@@ -30,7 +31,8 @@ class RingWriter {
   // A slot to write into, or kNoSlot when there was none for that long. The same one until it is published or
   // abandoned. Sleeps a glance at most, then looks whether readers have died. kBusy: one is being written already.
   std::uint32_t begin(std::uint64_t nanoseconds);
-  // Makes it the newest frame and gives its number; 0 when it had to be dropped.
+  // Makes it the newest frame and gives its number; 0 when it had to be dropped. kNotBegun, and nothing changes: no
+  // slot is in hand, or another thread was first.
   std::uint64_t publish(std::uint64_t timestamp);
   // The slot is as if it had never been taken.
   void abandon();
@@ -52,6 +54,7 @@ class RingWriter {
   std::uint64_t next_number_ = 1;
   std::uint32_t slot_ = kNoSlot;      // the one with kWriting; no other has it
   std::atomic<bool> writing_{false};  // taken by `begin`, given back by the other two
+  std::atomic<bool> begun_{false};    // `begin` gave a slot, which one of the other two takes
 };
 
 }  // namespace tensormem

@@ -35,6 +35,17 @@ TM_TEST("the latest frame is the newest one, once, and skipped ones are counted"
   TM_CHECK(read(*reader) == 19);
 }
 
+TM_TEST("a frame that was not begun is neither published nor abandoned, and nothing changes") {
+  const auto ring = new_ring(2, WhenFull::drop);
+  const auto writer = writer_of(ring);
+  TM_CHECK(writer->publish(1) == RingWriter::kNotBegun);
+  TM_CHECK(write(*writer) == 1 && writer->publish(1) == RingWriter::kNotBegun);
+  TM_CHECK(writer->begin(0) != RingWriter::kNoSlot);
+  writer->abandon();
+  writer->abandon();
+  TM_CHECK(writer->publish(1) == RingWriter::kNotBegun && ring->header().latest.load() == 1 && write(*writer) == 2);
+}
+
 TM_TEST("a writer that waits keeps every frame for those who want each") {
   const auto ring = new_ring(2, WhenFull::wait);
   const auto writer = writer_of(ring);

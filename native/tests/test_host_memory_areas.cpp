@@ -1,5 +1,8 @@
 // The memory areas that mappings cost: joined where neighbours are neighbours, counted exactly, refused in time.
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <chrono>
 #include <random>
 #include <thread>
 #include <vector>
@@ -173,6 +176,35 @@ TM_TEST("too many mappings are refused before the kernel refuses, and everything
   TM_CHECK(driver.unmap(range, kSmall).ok());
   for (std::uint64_t i = 1; i < mapped; ++i) TM_CHECK(driver.unmap(range + i * 2 * kSmall, kSmall).ok());
   TM_CHECK(driver.physical_destroy(physical).ok() && driver.release(range, limit * 2 * kSmall).ok() && is_clean());
+}
+
+TM_TEST("room that others gave back is seen after a refusal") {
+  HostDriver& driver = host_driver();
+  const std::uint64_t limit = driver.counters().area_limit;
+  if (limit > 200000) {
+    std::fprintf(stderr, "  not tried: vm.max_map_count is %llu\n", static_cast<unsigned long long>(limit));
+    return;
+  }
+  const std::uint64_t range = new_range(32 * kSmall);
+  const PhysicalHandle physical = new_physical(kSmall);
+  // Of others: every second page of a region is of another protection.
+  const std::uint64_t pages = limit - actual_areas() + 10;  // as many as the kernel gives
+  char* const foreign =
+      static_cast<char*>(mmap(nullptr, pages * 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  for (std::uint64_t page = 1; page < pages; page += 2) (void)mprotect(foreign + page * 4096, 4096, PROT_NONE);
+  Status status;
+  std::uint64_t place = range + kSmall;  // in the middle, so that each costs two
+  for (; place < range + 30 * kSmall; place += 2 * kSmall) {
+    status = driver.map(place, kSmall, physical, 0);
+    if (!status.ok()) break;
+  }
+  TM_CHECK(status.code() == Code::too_many_mappings);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  TM_CHECK(munmap(foreign, pages * 4096) == 0);
+  while (!status.ok() && std::chrono::steady_clock::now() < end) status = driver.map(place, kSmall, physical, 0);
+  TM_CHECK(status.ok());
+  for (std::uint64_t at = range + kSmall; at <= place; at += 2 * kSmall) TM_CHECK(driver.unmap(at, kSmall).ok());
+  TM_CHECK(driver.physical_destroy(physical).ok() && driver.release(range, 32 * kSmall).ok() && is_clean());
 }
 
 }  // namespace

@@ -14,86 +14,17 @@ import pytest
 
 import tensormem as tm
 import tensormem._core as core
+from support.constructions import HOST, Arguments, call_with, heap
 from tensormem import errors, gl, mr, pools
 from tensormem.streams import Stream
 from tensormem.testing.gpus import simulated_gpu
 
 PUBLIC = ("", ".mr", ".pools", ".vmm", ".memories", ".sharing", ".images", ".gl", ".streams", ".trace", ".tensor")
 
-# How to construct each, by class: positional and keyword arguments.
-Arguments = tuple[tuple[Any, ...], dict[str, Any]]
-
-
-def _with(*args: Any, **kwargs: Any) -> Arguments:
-    return args, kwargs
-
-
-class _Plan:
-    lifetimes: tuple[Any, ...] = ()
-    offsets: tuple[int, ...] = ()
-    height = 256
-    alignment = 256
-
-
-def _heap() -> mr.HostMemoryResource:
-    return mr.HostMemoryResource()
-
-
-HOST: dict[type, Callable[[], Arguments]] = {
-    core.AbstractMemoryResource: _with,
-    core.AllocationLimit: lambda: _with("1MiB"),
-    core.AlignedResourceAdaptor: lambda: _with(_heap()),
-    core.ArenaMemoryResource: lambda: _with(_heap()),
-    core.BinningMemoryResource: lambda: _with(_heap()),
-    core.BlockCache: lambda: _with(tm.drivers.host(), 0, "4MiB", "64KiB", "2MiB"),
-    core.CallbackMemoryResource: lambda: _with(lambda *a: 0, lambda *a: None),
-    core.DebugGuardResourceAdaptor: lambda: _with(_heap()),
-    core.ElasticMemoryResource: _with,
-    core.Event: lambda: _with(tm.drivers.host()),
-    core.FailureCallbackResourceAdaptor: lambda: _with(_heap(), lambda n: False),
-    core.FaultInjectionResourceAdaptor: lambda: _with(_heap(), nth=3),
-    core.FixedSizeMemoryResource: lambda: _with(_heap()),
-    core.GrowableBuffer: lambda: _with("1MiB"),
-    core.HostMemoryResource: _with,
-    core.LimitingResourceAdaptor: lambda: _with(_heap(), "1MiB"),
-    core.LoggingResourceAdaptor: lambda: _with(_heap()),
-    core.MemorySink: _with,
-    core.NumpyAllocator: lambda: _with(_heap()),
-    core.PhysicalLimit: lambda: _with("1MiB"),
-    core.PinnedMemoryResource: _with,
-    core.PixelBufferResource: _with,
-    core.PlannedMemoryResource: lambda: _with(_Plan(), _heap()),
-    core.PoolMemoryResource: lambda: _with(_heap()),
-    core.PrefetchResourceAdaptor: lambda: _with(_heap()),
-    core.PressureResourceAdaptor: lambda: _with(_heap(), print, warn=1, critical=2),
-    core.RingReader: lambda: _with(core.RingFile.create(2, 4, "uint8", "drop", "latest"), "latest"),
-    core.RingSink: _with,
-    core.RingWriter: lambda: _with(core.RingFile.create(2, 4, "uint8", "drop", "latest")),
-    core.SharedMemoryResource: _with,
-    core.StatisticsResourceAdaptor: lambda: _with(_heap()),
-    core.Storage: lambda: _with(4096, 0, owner=None, space=tm.main, memory="mem", device=(1, 0)),
-    core.Stream: lambda: _with(tm.drivers.host()),
-    core.TenantBudgets: lambda: _with("1MiB"),
-    core.Tensor: lambda: _with(tm.zeros(4).storage, "float32", 4),
-    core.TrackingResourceAdaptor: lambda: _with(_heap()),
-    core.TransferReport: lambda: _with(0, "cpu", "", "main", "main"),
-    core.VirtualMemoryManager: lambda: _with(tm.drivers.host()),
-    core.VirtualMemoryPool: lambda: _with(tm.drivers.host(), 0, "4MiB", "2MiB"),
-    core.tag: lambda: _with("kv"),
-    pools.BlockCache: lambda: _with("4MiB", "64KiB"),
-    pools.TenantPool: lambda: _with("4MiB"),
-    pools.VirtualMemoryPool: lambda: _with("4MiB"),
-    tm.FrameRing: lambda: _with(2, 4),
-    tm.Image: lambda: _with(tm.zeros(64, "uint8"), 4, 4, "grey"),
-    tm.vmm.VirtualMemoryManager: _with,
-    mr.limit: lambda: _with("1MiB"),
-    mr.profiler: _with,
-    mr.ProfilerRecords: _with,
-}
 GPU: dict[type, Callable[[], Arguments]] = {
-    core.GpuAsyncMemoryResource: _with,
-    core.GpuMemoryResource: _with,
-    core.ManagedMemoryResource: _with,
+    core.GpuAsyncMemoryResource: call_with,
+    core.GpuMemoryResource: call_with,
+    core.ManagedMemoryResource: call_with,
 }
 # Made by calls of others, or in other ways; each has a test below, or nothing to construct.
 ELSEWHERE = {
@@ -196,15 +127,15 @@ def test_a_second_init_of_a_gpu_resource_is_refused(cls: Any) -> None:
     with simulated_gpu(devices=1):
         made = cls()
         block = made.allocate(64)
-        _refuses_another(made, _with())
+        _refuses_another(made, call_with())
         made.deallocate(block)
 
 
 def test_a_block_survives_the_second_init_of_its_resource() -> None:
-    pool = mr.PoolMemoryResource(_heap())
+    pool = mr.PoolMemoryResource(heap())
     block = pool.allocate(64)
     with pytest.raises(errors.InvalidArgument):
-        pool.__init__(_heap())  # type: ignore[misc]
+        pool.__init__(heap())  # type: ignore[misc]
     memoryview(block)[:3] = b"abc"
     pool.deallocate(block)
     assert block.state == "freed"
@@ -213,13 +144,13 @@ def test_a_block_survives_the_second_init_of_its_resource() -> None:
 def test_a_subclass_that_initialises_its_base_twice_is_refused() -> None:
     class Twice(mr.PoolMemoryResource):
         def __init__(self) -> None:
-            super().__init__(_heap())
-            super().__init__(_heap())
+            super().__init__(heap())
+            super().__init__(heap())
 
     class Adaptor(mr.DeviceMemoryResource):
         def __init__(self) -> None:
-            super().__init__(_heap())
-            mr.DeviceMemoryResource.__init__(self, _heap())
+            super().__init__(heap())
+            mr.DeviceMemoryResource.__init__(self, heap())
 
     for cls in (Twice, Adaptor):
         with pytest.raises(errors.InvalidArgument, match=f"this {cls.__name__} exists already"):
@@ -227,18 +158,18 @@ def test_a_subclass_that_initialises_its_base_twice_is_refused() -> None:
 
 
 def test_the_init_of_another_class_is_refused() -> None:
-    made = _heap()
+    made = heap()
     with pytest.raises(errors.InvalidArgument):
-        mr.DeviceMemoryResource.__init__(made, _heap())
+        mr.DeviceMemoryResource.__init__(made, heap())
     made.deallocate(made.allocate(64))
 
 
 def test_what_the_core_made_is_not_constructed_again() -> None:
     tensor = tm.zeros(4)
     made: list[tuple[Any, Arguments]] = [
-        (tensor, _with(tensor.storage, "float32", 4)),
-        (tensor.storage, _with(4096, 0, owner=None, space=tm.main, memory="mem", device=(1, 0))),
-        (Stream.default(tm.drivers.host()), _with(tm.drivers.host())),
+        (tensor, call_with(tensor.storage, "float32", 4)),
+        (tensor.storage, call_with(4096, 0, owner=None, space=tm.main, memory="mem", device=(1, 0))),
+        (Stream.default(tm.drivers.host()), call_with(tm.drivers.host())),
     ]
     for value, arguments in made:
         _refuses_another(value, arguments)
@@ -247,9 +178,9 @@ def test_what_the_core_made_is_not_constructed_again() -> None:
 def test_a_construction_that_failed_is_not_tried_again() -> None:
     made = mr.LimitingResourceAdaptor.__new__(mr.LimitingResourceAdaptor)
     with pytest.raises(errors.InvalidSize):
-        made.__init__(_heap(), -1)  # type: ignore[misc]
+        made.__init__(heap(), -1)  # type: ignore[misc]
     with pytest.raises(errors.InvalidArgument, match="exists already"):
-        made.__init__(_heap(), 64)  # type: ignore[misc]
+        made.__init__(heap(), 64)  # type: ignore[misc]
     with pytest.raises(errors.InvalidArgument, match="never initialised"):
         made.allocate(64)
 
@@ -262,7 +193,7 @@ def test_one_of_many_threads_constructs() -> None:
         def construct(made: Any = made, start: threading.Barrier = start, outcomes: list[str] = outcomes) -> None:
             start.wait()
             try:
-                made.__init__(_heap())
+                made.__init__(heap())
                 outcomes.append("made")
             except errors.InvalidArgument:
                 outcomes.append("refused")
@@ -279,48 +210,48 @@ def test_one_of_many_threads_constructs() -> None:
 def test_an_argument_that_constructs_the_object_again_is_refused() -> None:
     class Sly:
         def __index__(self) -> int:
-            made.__init__(_heap(), 64)  # type: ignore[misc]
+            made.__init__(heap(), 64)  # type: ignore[misc]
             return 64
 
     made = mr.LimitingResourceAdaptor.__new__(mr.LimitingResourceAdaptor)
     with pytest.raises(errors.InvalidArgument, match="exists already"):
-        made.__init__(_heap(), Sly())  # type: ignore[misc]
+        made.__init__(heap(), Sly())  # type: ignore[misc]
 
 
 def test_owners_of_files_and_sockets_are_constructed_once(tmp_path: Path) -> None:
     from tensormem.trace.recording import Recording
 
-    _refuses_another(core.CsvSink(tmp_path / "log"), _with(tmp_path / "other"))
+    _refuses_another(core.CsvSink(tmp_path / "log"), call_with(tmp_path / "other"))
     assert not (tmp_path / "other").exists()
-    _refuses_another(Recording(tmp_path / "a.tmem"), _with(tmp_path / "b.tmem"))
+    _refuses_another(Recording(tmp_path / "a.tmem"), call_with(tmp_path / "b.tmem"))
     with tm.Channel.listen(tmp_path / "door") as listener:
-        _refuses_another(listener, _with(tmp_path / "door"))
+        _refuses_another(listener, call_with(tmp_path / "door"))
     here, there = tm.Channel.pair()
     with here, there:
-        _refuses_another(here, _with(None))
+        _refuses_another(here, call_with(None))
     with tm.FrameRing(2, 4) as ring:
         with ring.write() as frame, pytest.raises(errors.InvalidArgument, match="exists already"):
             frame.__init__(None, None, None, 0)  # type: ignore[misc]
         with ring.read(timeout=1) as seen, pytest.raises(errors.InvalidArgument, match="exists already"):
             seen.__init__(None, None, None)  # type: ignore[misc]
-        _refuses_another(ring.as_readonly(), _with(2, 4))
+        _refuses_another(ring.as_readonly(), call_with(2, 4))
     tenants = pools.TenantPool("8MiB")
     tenant = tenants.register("a", "4MiB")
     with pytest.raises(errors.InvalidArgument, match="exists already"):
         tenant.__init__(None, "b", 1, page_size=1, device="host")  # type: ignore[misc]
     with tm.zeros(4).map("r") as mapped:
         hold = importlib.import_module("tensormem._core.tensor").MapHold(mapped)
-        _refuses_another(hold, _with(mapped))
+        _refuses_another(hold, call_with(mapped))
         hold.release()
 
 
 @pytest.mark.usefixtures("opengl")
 def test_what_opengl_has_is_constructed_once() -> None:
     with gl.GlContext() as context:
-        _refuses_another(gl.GlFence(context), _with(context))
-        _refuses_another(gl.PixelBuffer(64, context, persistent=False), _with(64, context, persistent=False))
-        _refuses_another(gl.Texture(4, 4, context=context), _with(4, 4, context=context))
-        _refuses_another(context, _with())
+        _refuses_another(gl.GlFence(context), call_with(context))
+        _refuses_another(gl.PixelBuffer(64, context, persistent=False), call_with(64, context, persistent=False))
+        _refuses_another(gl.Texture(4, 4, context=context), call_with(4, 4, context=context))
+        _refuses_another(context, call_with())
 
 
 def test_what_makes_no_memory_by_a_size_alone_refuses_another_init() -> None:

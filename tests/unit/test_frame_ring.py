@@ -350,3 +350,26 @@ def test_a_ring_is_no_plain_pickle(ring: tm.FrameRing) -> None:
 
     with pytest.raises(TypeError, match="multiprocessing"):
         pickle.dumps(ring)
+
+
+def test_a_frame_that_was_not_begun_is_not_published() -> None:
+    core = tm._core
+    writer = core.RingWriter(core.RingFile.create(2, 4, "uint8", "drop", "latest"))
+    with pytest.raises(errors.InvalidArgument, match="begin"):
+        writer.publish(1)
+    writer.begin(0)
+    assert writer.publish(1) == 1
+    with pytest.raises(errors.InvalidArgument, match="begin"):
+        writer.publish(1)
+
+
+def test_a_frame_that_cannot_be_made_ends_in_silence() -> None:
+    from support.hooks import unraisable
+    from tensormem.sharing import WritableFrame
+
+    with unraisable() as heard:
+        for _ in range(2):
+            with pytest.raises((AttributeError, TypeError)):
+                WritableFrame("x", "y", "z", 0)  # type: ignore[arg-type]
+        gc.collect()
+    assert heard == []

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import tensormem as tm
 from fuzz.fuzz_trace_reader import read_all
-from support.traces import record_steps
+from support.traces import record_steps, with_checksums
 from tensormem.errors import TraceError
 from tensormem.trace.file import TraceFile
 from tensormem.trace.format import CHUNK, HEADER_BYTES, ChunkType
@@ -108,21 +108,6 @@ def test_a_window_reads_its_own_chunks_only(tmp_path: Path) -> None:
             list(trace.events())
 
 
-def _with_checksums(data: bytearray) -> bytes:
-    """The same with checksums made right again, so that damage gets further in."""
-    offset = HEADER_BYTES
-    struct.pack_into("<I", data, HEADER_BYTES - 4, zlib.crc32(data[: HEADER_BYTES - 4]))
-    while offset + CHUNK.size <= len(data):
-        (nbytes,) = struct.unpack_from("<Q", data, offset + 16)
-        end = min(offset + CHUNK.size + nbytes, len(data))
-        struct.pack_into("<I", data, offset + 48, zlib.crc32(data[offset + CHUNK.size : end]))
-        struct.pack_into("<I", data, offset + CHUNK.size - 4, zlib.crc32(data[offset : offset + CHUNK.size - 4]))
-        if end <= offset + CHUNK.size:
-            break
-        offset = end
-    return bytes(data)
-
-
 @settings(max_examples=300, deadline=None)
 @given(choices=st.data(), repaired=st.booleans())
 def test_hostile_files_are_read_or_refused_and_nothing_else(
@@ -143,7 +128,7 @@ def test_hostile_files_are_read_or_refused_and_nothing_else(
                 break  # an empty file is read or refused as well
         else:
             data[at:at] = choices.draw(st.binary(max_size=64))
-    read_all(_with_checksums(data) if repaired and len(data) > HEADER_BYTES else bytes(data))
+    read_all(with_checksums(data) if repaired and len(data) > HEADER_BYTES else bytes(data))
 
 
 @settings(max_examples=200, deadline=None)

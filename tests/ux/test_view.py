@@ -49,6 +49,15 @@ def get(server: PageServer, target: str, host: str | None = None) -> tuple[int, 
     return answer.status, body
 
 
+def test_a_server_that_serves_or_was_closed_is_not_entered_again(trace: Trace) -> None:
+    with PageServer(trace) as server:
+        with pytest.raises(tm.errors.InvalidArgument, match="serves already"), server:
+            pass
+        assert get(server, f"/{server.token}/")[0] == 200
+    with pytest.raises(tm.errors.InvalidArgument, match="was closed"), server:
+        pass
+
+
 def test_only_who_knows_the_token_and_names_this_host_is_answered(trace: Trace) -> None:
     with PageServer(trace) as server:
         right = f"/{server.token}/"

@@ -57,6 +57,7 @@ cdef extern from "share/ring_file.hpp" namespace "tensormem" nogil:
 cdef extern from "share/ring_writer.hpp" namespace "tensormem" nogil:
     const uint32_t kNoSlot "tensormem::RingWriter::kNoSlot"
     const uint32_t kBusy "tensormem::RingWriter::kBusy"
+    const uint64_t kNotBegun "tensormem::RingWriter::kNotBegun"
     cdef cppclass NativeRingWriter "tensormem::RingWriter":
         @staticmethod
         Status attach(RingFilePtr file, unique_ptr[NativeRingWriter]* writer)

@@ -152,9 +152,13 @@ class WritableFrame:
     1
     """
 
+    # What a frame that was never made, or not to its end, has.
+    _writer: RingWriter | None = None
+    _tensor: Tensor | None = None
+
     def __init__(self, file: RingFile, memory: Tensor, writer: RingWriter, slot: int) -> None:
-        self._writer: RingWriter | None = writer
-        self._tensor: Tensor | None = _tensor(file, memory, slot, None)
+        self._tensor = _tensor(file, memory, slot, None)
+        self._writer = writer
         self.timestamp: int | None = None
         """In nanoseconds, for readers; None: the moment at which it is published, of the monotonic clock."""
         self.number = 0
@@ -230,5 +234,5 @@ class WritableFrame:
             self.abandon()
 
     def __del__(self) -> None:
-        if getattr(self, "_writer", None) is not None:
+        if self._writer is not None:
             self.abandon()

@@ -233,7 +233,13 @@ class FrameRing:
         if self._writer is None or self._writer.forked or self._writable is None:
             self.attach_writer()
         assert self._writer is not None and self._writable is not None
-        return WritableFrame(self._file, self._writable, self._writer, self._writer.begin(timeout))
+        writer = self._writer
+        slot = writer.begin(timeout)
+        try:
+            return WritableFrame(self._file, self._writable, writer, slot)
+        except BaseException:
+            writer.abandon()
+            raise
 
     # ---- Reading ----
 

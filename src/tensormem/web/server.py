@@ -46,6 +46,7 @@ class PageServer:
         self._server.daemon_threads = True
         self._server.owner = self
         self._thread: threading.Thread | None = None
+        self._closed = False
 
     @property
     def port(self) -> int:
@@ -69,8 +70,11 @@ class PageServer:
             self._thread.join()
             self._thread = None
         self._server.server_close()
+        self._closed = True
 
     def __enter__(self) -> PageServer:
+        if self._closed or self._thread is not None:
+            raise InvalidArgument(f"this server {'was closed' if self._closed else 'serves already'}; make a new one")
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="tensormem view")
         self._thread.start()
         return self

@@ -179,10 +179,12 @@ cdef class AbstractMemoryResource(DeviceMemoryResource):
     @property
     def capacity(self):
         """How many bytes there are; None when there is no end to them."""
+        self._check_open()
         cdef uint64_t nbytes = self._abstract.get().capacity()
         return None if nbytes == 0x7FFFFFFFFFFFFFFF else nbytes
 
     @property
     def peak_bytes(self):
         """The most bytes that were taken of it at once."""
+        self._check_open()
         return self._abstract.get().peak_bytes()

@@ -21,6 +21,7 @@ from tensormem._core.native_share cimport (
     RingFilePtr,
     WhenFull,
     kBusy,
+    kNotBegun,
     kMaxFrameDims,
     kNoSlot,
 )
@@ -213,6 +214,8 @@ cdef class RingWriter:
         cdef uint64_t number
         with nogil:
             number = native.publish(timestamp)
+        if number == kNotBegun:
+            raise errors.InvalidArgument("no frame is being written: begin() comes before each publish()")
         return number
 
     def abandon(self):
