@@ -67,7 +67,7 @@ def as_json(path: Path) -> bytes:
 def browser() -> Iterator[Page]:
     path = next(filter(None, map(shutil.which, _NAMES)), None)
     if path is None:
-        raise RuntimeError("Chromium is not on this machine; it is in scripts/system-packages.txt")
+        raise RuntimeError("Chromium is not on this machine; it is in scripts/system-packages/test.txt")
     sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=path, args=["--disable-gpu", *sandbox])

@@ -4,6 +4,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scripts/setup.sh docs
-scripts/rebuild.sh
+.venv/bin/python scripts/rebuild.py
 .venv/bin/python -m sphinx -W --keep-going --quiet -b html docs docs/_build/html
 echo "docs/_build/html/index.html"

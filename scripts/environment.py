@@ -10,13 +10,14 @@ Must not know: what the environments are used for. Standard library only, becaus
 import argparse
 import hashlib
 import json
-import os
 import shutil
-import subprocess
 import sys
-import time
 import tomllib
 from pathlib import Path
+
+import progress
+import toolchain
+from project_lock import project_lock
 
 ROOT = Path(__file__).resolve().parent.parent
 EDITABLE = ".venv"
@@ -34,24 +35,12 @@ def digest_of_sources() -> str:
 
 
 def run_step(text: str, *command: str | Path) -> None:
-    """Says what is being done on one line; shows the output only when it fails."""
-    print(f"{text} ...", end=" ", flush=True)
-    start = time.monotonic()
-    path = f"{Path(command[0]).parent}{os.pathsep}{os.environ['PATH']}"
-    result = subprocess.run(
-        command,
-        cwd=ROOT,
-        env={**os.environ, "PATH": path, "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    if result.returncode != 0:
-        print("failed\n", flush=True)
-        print(f"$ {' '.join(map(str, command))}\n{result.stdout}", file=sys.stderr)
+    """Says what is being done on one line, and how far it is; shows the output only when it fails."""
+    code, said = progress.run(text, *command, env={"PIP_DISABLE_PIP_VERSION_CHECK": "1"})
+    if code != 0:
+        why = toolchain.why_it_failed(said)
+        print(f"\n$ {' '.join(map(str, command))}\n{said}" if why is None else why, file=sys.stderr)
         sys.exit(1)
-    print(f"{time.monotonic() - start:.1f} s", flush=True)
 
 
 class Environment:
@@ -97,10 +86,21 @@ class Environment:
         key = digest(*facts, "editable" if self.editable else digest_of_sources())
         if self.is_stamped("project", key):
             return
+        missing = toolchain.what_is_missing()
+        if missing is not None:
+            sys.exit(missing)
+        self.drop_half_configured()
         how = ["--editable", ".[cli]"] if self.editable else ["--force-reinstall", "--no-deps", "."]
         build = ["--no-build-isolation", f"-Cbuild-dir={self.build_directory}"]
-        run_step("building tensormem", self.python, "-m", "pip", "install", "--quiet", *build, *how)
+        # Not quiet: what ninja says is how far it is.
+        run_step("building tensormem", self.python, "-m", "pip", "install", "--verbose", *build, *how)
         self.stamp("project", key)
+
+    def drop_half_configured(self) -> None:
+        # What was interrupted while it compiled goes on; what was interrupted while it was configured cannot.
+        build = ROOT / self.build_directory
+        if build.exists() and not (build / "build.ninja").is_file():
+            shutil.rmtree(build)
 
 
 def main() -> None:
@@ -110,10 +110,11 @@ def main() -> None:
     parser.add_argument("groups", nargs="+", metavar="GROUP")
     arguments = parser.parse_args()
     environment = Environment(arguments.environment)
-    environment.create()
-    environment.install_groups(arguments.groups)
-    if not arguments.no_project:
-        environment.install_project()
+    with project_lock():
+        environment.create()
+        environment.install_groups(arguments.groups)
+        if not arguments.no_project:
+            environment.install_project()
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scripts/setup.sh lint
-scripts/rebuild.sh
+.venv/bin/python scripts/rebuild.py
 export PATH="$PWD/.venv/bin:$PATH"
 
 failed=()

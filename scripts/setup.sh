@@ -4,8 +4,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+lists=(build)
+for group in "$@"; do
+    case $group in test | bench) lists+=(test) ;; esac
+done
 python=$(scripts/find_python.sh)
-scripts/system_packages.sh "$python"
+scripts/system_packages.sh "$python" "${lists[@]}"
 python=${python:-$(scripts/find_python.sh)}
 if [ -z "$python" ]; then
     echo "tensormem needs Python 3.11 or newer; none was found. Install one, or name it: make PYTHON=/path/to/python3" >&2

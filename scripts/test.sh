@@ -12,7 +12,7 @@ scripts/setup.sh test
 native=0
 .venv/bin/python scripts/native.py test || native=1
 
-scripts/rebuild.sh
+.venv/bin/python scripts/rebuild.py
 .venv/bin/python -m pytest "$@"
 if [ $native -ne 0 ]; then
     echo "The native tests failed; see above." >&2
