@@ -30,7 +30,6 @@ if TYPE_CHECKING:
         sharing,
         spaces,
         streams,
-        tensor,
         top,
         units,
         vmm,
@@ -56,7 +55,10 @@ if TYPE_CHECKING:
     from tensormem.tensor import (
         Tensor,
         TransferReport,
+        arange,
+        asarray,
         empty,
+        empty_like,
         from_buffer,
         from_dlpack,
         from_external_fd,
@@ -65,12 +67,18 @@ if TYPE_CHECKING:
         from_numpy,
         from_pointer,
         full,
+        full_like,
+        ones,
+        ones_like,
         wrap,
         zeros,
+        zeros_like,
     )
+    from tensormem.tensor.namespace import TensorModule
     from tensormem.trace.namespace import TraceModule
     from tensormem.vmm import GrowableBuffer, VirtualMemoryManager
 
+    tensor: TensorModule
     trace: TraceModule
 
 __version__ = "0.1.0"
@@ -98,11 +106,14 @@ __all__ = [
     "TransferReport",
     "VirtualMemoryManager",
     "VirtualMemoryPool",
+    "arange",
+    "asarray",
     "copy",
     "drivers",
     "dtype",
     "dtypes",
     "empty",
+    "empty_like",
     "errors",
     "from_buffer",
     "from_dlpack",
@@ -112,6 +123,7 @@ __all__ = [
     "from_numpy",
     "from_pointer",
     "full",
+    "full_like",
     "gl",
     "gpu",
     "image",
@@ -123,6 +135,8 @@ __all__ = [
     "memories",
     "memory_stats",
     "mr",
+    "ones",
+    "ones_like",
     "pinned",
     "pools",
     "preferred_compute_devices",
@@ -139,6 +153,7 @@ __all__ = [
     "vmm",
     "wrap",
     "zeros",
+    "zeros_like",
 ]
 
 # Where each name that is not a module comes from.
@@ -151,6 +166,7 @@ _HOMES = {
     **dict.fromkeys(("GrowableBuffer", "VirtualMemoryManager"), "vmm"),
     **dict.fromkeys(("Storage", "TensorMemory"), "memories"),
     **dict.fromkeys(("Tensor", "TransferReport", "empty", "full", "zeros", "wrap"), "tensor"),
+    **dict.fromkeys(("arange", "asarray", "empty_like", "full_like", "ones", "ones_like", "zeros_like"), "tensor"),
     **dict.fromkeys(("from_buffer", "from_dlpack", "from_external_fd", "from_fd", "from_file"), "tensor"),
     **dict.fromkeys(("from_numpy", "from_pointer"), "tensor"),
     **dict.fromkeys(("BlockCache", "SharedBudget", "TenantPool", "VirtualMemoryPool"), "pools"),

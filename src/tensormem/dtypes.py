@@ -84,6 +84,16 @@ _FORMATS = {
 }
 _BY_TYPESTR = {typestr: name for name, (typestr, _) in _FORMATS.items()}
 _BY_FORMAT = {letter: name for name, (_, letter) in _FORMATS.items()}
+# What people write for short; none of them could mean another type.
+_SHORT = {
+    "bf16": "bfloat16",
+    "double": "float64",
+    "fp16": "float16",
+    "fp32": "float32",
+    "fp64": "float64",
+    "half": "float16",
+    "single": "float32",
+}
 _BY_PYTHON_TYPE = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
 _WHY_NOT = {
     "O": "Python objects are not bytes",
@@ -101,11 +111,15 @@ _interned: dict[tuple[int, int, int], DType] = {}
 _recognised: dict[object, DType] = {}
 
 
-class DType:
-    """An element type: DLPack's (code, bits, lanes). There is one object per type, so `is` and `==` agree.
+class DType(str):
+    """An element type: DLPack's (code, bits, lanes). There is one object per type, and it is its name as text.
+
+    It equals whatever names the same type: a text, a NumPy or torch type. Its hash is its name's.
 
     >>> DType(2, 32).name, DType(17, 4, 2).name
     ('float32', 'float4_e2m1fn_x2')
+    >>> dtype("float32") == "float32", dtype("float64") == float, dtype("float32") == "float64", dtype(float) != "f8"
+    (True, True, False, False)
     """
 
     __slots__ = ("bits", "code", "lanes", "name")
@@ -130,8 +144,8 @@ class DType:
             raise InvalidDType((code, bits, lanes), what=_explain_width(code))
         if not 1 <= lanes <= _MAX_LANES:
             raise InvalidDType((code, bits, lanes), what=f"lanes are 1 to {_MAX_LANES}")
-        new = object.__new__(cls)
         full_name = name if lanes == 1 else f"{name}_x{lanes}"
+        new = str.__new__(cls, full_name)
         for slot, value in (("code", DTypeCode(code)), ("bits", bits), ("lanes", lanes), ("name", full_name)):
             object.__setattr__(new, slot, value)
         return new
@@ -144,6 +158,20 @@ class DType:
 
     def __reduce__(self) -> tuple[type[DType], tuple[int, int, int]]:
         return DType, (int(self.code), self.bits, self.lanes)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other or isinstance(other, DType):
+            return self is other
+        try:
+            return dtype(other) is self
+        except InvalidDType:
+            return NotImplemented
+
+    def __ne__(self, other: object) -> bool:
+        equal = self.__eq__(other)
+        return NotImplemented if equal is NotImplemented else not equal
+
+    __hash__ = str.__hash__
 
     def __repr__(self) -> str:
         return f"tm.dtype({self.name!r})"
@@ -193,7 +221,7 @@ def dtype(value: object) -> DType:
     """The element type that `value` names: a name, a Python, NumPy, ml_dtypes or torch type, a typestr, or a format.
 
     In short forms a digit counts bytes as in NumPy ("i8" is int64), a lone letter is a format of the buffer protocol
-    ("b" is int8), and only the byte order of this machine is taken.
+    ("b" is int8), and only the byte order of this machine is taken. "bf16", "half" and their like are known.
 
     >>> dtype("bfloat16"), dtype(float), dtype("<f4"), dtype("?")
     (tm.dtype('bfloat16'), tm.dtype('float64'), tm.dtype('float32'), tm.dtype('bool'))
@@ -227,6 +255,7 @@ def _from_text(text: str) -> DType:
         raise InvalidDType(text, what=f"lanes are written _x2 to _x{_MAX_LANES}")
     elif digits[0] == "0" or name not in _BY_NAME:
         raise InvalidDType(text)
+    name = _SHORT.get(name, name)
     return DType(*_BY_NAME[name if name in _BY_NAME else _from_format(text)], int(digits))
 
 

@@ -116,7 +116,7 @@ def test_order_is_total(pair: list[LogicalMemorySpace]) -> None:
 def test_spaces_and_devices_do_not_compare() -> None:
     with pytest.raises(TypeError):
         sorted([main, CPU])
-    others: list[object] = [CUDA0, "gpu:0", 0, None]
+    others: list[object] = [CUDA0, "gpu:1", 0, None, "nowhere"]
     assert gpu(0) not in others
 
 

@@ -382,8 +382,8 @@ def test_a_tensor_is_hashed_by_identity_and_weakly_referable() -> None:
     assert reference() is None
 
 
-def test_a_tensor_is_neither_true_nor_false() -> None:
-    with pytest.raises(TypeError):
+def test_a_tensor_of_several_elements_is_neither_true_nor_false() -> None:
+    with pytest.raises(ValueError, match="ambiguous"):
         bool(tm.zeros(3))
 
 

@@ -47,10 +47,13 @@ _read: dict[str, LogicalMemorySpace] = {}
 class LogicalMemorySpace(Place):
     """Where bytes live and who can reach them: `main`, `pinned`, `gpu(i)` or `managed`.
 
-    A space does not say whose GPU it is: `cuda:1` and `rocm:1` are other ways to write `gpu:1`.
+    A space does not say whose GPU it is: `cuda:1` and `rocm:1` are other ways to write `gpu:1`. It equals every
+    text and device of another library that means it, and its hash is that of its own text.
 
     >>> LogicalMemorySpace.parse("cuda:1") is gpu(1), str(gpu(1)), sorted([managed, gpu(1), gpu(0), main])
     (True, 'gpu:1', [tm.main, tm.gpu(0), tm.gpu(1), tm.managed])
+    >>> main == "main", main == "cpu", gpu(1) == "cuda:1", main == "pinned", main == "nowhere"
+    (True, True, True, False, False)
     """
 
     __slots__ = ()
@@ -109,6 +112,17 @@ class LogicalMemorySpace(Place):
         if device_type is None:
             raise InvalidArgument(f"{self} has no DLPack device for the vendor {vendor!r}; say 'cuda' or 'rocm'")
         return device_type, self.device_id
+
+    def __eq__(self, other: object) -> bool:
+        if self is other or other is None or isinstance(other, Place):
+            return self is other
+        try:
+            return LogicalMemorySpace.parse(other) is self  # type: ignore[arg-type]
+        except InvalidSpace:
+            return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(str(self))
 
     def __str__(self) -> str:
         return f"gpu:{self.device_id}" if self.kind is SpaceKind.GPU else str(self.kind)

@@ -2,8 +2,11 @@
 
 A tensor is a description of bytes: storage, element type, shape, strides, offset. There is no arithmetic; other
 libraries see the same bytes by DLPack, the buffer protocol or an array interface. The class is compiled; what it cannot
-do alone is installed here. Reads from low to high: values, making, descriptors, text, wire, pickling, places, hooks.
+do alone is installed here. Reads from low to high: values, making, factories, descriptors, text, wire, pickling,
+places, hooks, namespace.
 """
+
+import sys
 
 from tensormem._core import Tensor, empty, from_dlpack, full, install_dlpack, install_tensors, zeros
 from tensormem.copy import TransferReport
@@ -12,6 +15,16 @@ from tensormem.mr import current
 from tensormem.spaces import main
 from tensormem.tensor import hooks
 from tensormem.tensor.descriptors import from_fd
+from tensormem.tensor.factories import (
+    arange,
+    asarray,
+    empty_like,
+    full_like,
+    ones,
+    ones_like,
+    tensor_from_values,
+    zeros_like,
+)
 from tensormem.tensor.making import (
     from_buffer,
     from_external_fd,
@@ -20,11 +33,15 @@ from tensormem.tensor.making import (
     from_pointer,
     wrap,
 )
+from tensormem.tensor.namespace import TensorModule
 
 __all__ = [
     "Tensor",
     "TransferReport",
+    "arange",
+    "asarray",
     "empty",
+    "empty_like",
     "from_buffer",
     "from_dlpack",
     "from_external_fd",
@@ -33,9 +50,15 @@ __all__ = [
     "from_numpy",
     "from_pointer",
     "full",
+    "full_like",
+    "ones",
+    "ones_like",
+    "tensor_from_values",
     "wrap",
     "zeros",
+    "zeros_like",
 ]
 
 install_tensors(hooks, *current.cells())
 install_dlpack(hooks, main, TensorMemory.MEM)
+sys.modules[__name__].__class__ = TensorModule

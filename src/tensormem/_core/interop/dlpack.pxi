@@ -61,6 +61,9 @@ cdef extern from "Python.h":
 
 _VERSION = (kMajor, kMinor)
 _EXCHANGE_NAME = "__dlpack_c_exchange_api__"
+cdef object _NEGATIVE_NAME = "is_neg"
+cdef enum:
+    kComplex = 5
 cdef object _above = None
 cdef object _main = None
 cdef object _mem = None
@@ -115,7 +118,18 @@ def from_dlpack(x, /, *, device=None, copy=None):
     return _from_capsule(_ask_for(x, device, copy))
 
 
+cdef int _refuse_lazy(object x) except -1:
+    # PyTorch can leave the sign or the conjugation of values to whoever reads them, and DLPack cannot say so.
+    if _PyType_Lookup(Py_TYPE(x), _NEGATIVE_NAME) is NULL:
+        return 0
+    if x.is_neg() or x.is_conj():
+        raise BufferError("the values of this tensor are negated or conjugated only when they are read; "
+                          "give it with .resolve_conj().resolve_neg()")
+    return 0
+
+
 cdef object _ask(object x):
+    _refuse_lazy(x)
     try:
         return x.__dlpack__(max_version=_VERSION)
     except TypeError as refused:
@@ -132,6 +146,7 @@ cdef object _ask_for(object x, object device, object copy):
     wanted = None if device is None else _above.device_numbers(device)
     if copy is not None and type(copy) is not bool:
         raise TypeError(f"copy is True, False or None, not {type(copy).__name__}")
+    _refuse_lazy(x)
     try:
         return _method(x)(max_version=_VERSION, dl_device=wanted, copy=copy)
     except TypeError as refused:
@@ -241,6 +256,12 @@ cdef ManagedTensorVersioned* _by_exchange(object x):
         return NULL
     if api.managed_tensor_from_py_object_no_sync(<void*>x, &managed) != 0 or managed is NULL:
         PyErr_Clear()
+        return NULL
+    if _PyType_Lookup(Py_TYPE(x), _NEGATIVE_NAME) is not NULL and (
+            x.is_neg() or (managed.dl_tensor.dtype.code == kComplex and x.is_conj())):
+        # The bytes are not the values yet; the way through Python refuses.
+        if managed.deleter is not NULL:
+            managed.deleter(managed)
         return NULL
     if managed.version.major == kMajor and managed.dl_tensor.device.device_type != 1:
         # Streams have to be ordered, and only the other way can say which.

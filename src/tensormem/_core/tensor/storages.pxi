@@ -25,22 +25,25 @@ cdef class ElementType:
         raise TypeError("element types are made by the compiled core; users have tensormem.dtype")
 
 
-cdef dict _elements = {}  # by everything that was ever given as a dtype
+cdef dict _elements = {}  # by every text that was ever given as a dtype, and by everything else
+cdef dict _elements_of_objects = {}
 cdef dict _by_code = {}
 cdef PyObject* _quick[18][129]  # of one lane, borrowed from `_by_code`, which forgets nothing
 
 
 cdef ElementType element_of(object dtype):
     cdef ElementType known
+    # A DType equals its name: were they keys of one dict, finding one by the other would ask Python.
+    cdef dict elements = _elements if type(dtype) is str else _elements_of_objects
     try:
-        known = <ElementType>_elements.get(dtype)
+        known = <ElementType>elements.get(dtype)
     except TypeError:  # not hashable, so no dtype either
         known = None
     if known is None:
         found = _find_dtype(dtype)
         known = element_from_code(found.code, found.bits, found.lanes, False)
-        if len(_elements) < 4096:
-            _elements[dtype] = known
+        if len(elements) < 4096:
+            elements[dtype] = known
     return known
 
 

@@ -289,8 +289,29 @@ cdef class Tensor:
             raise TypeError("a tensor without dimensions has no length")
         return self.dims[0]
 
+    # ---- One value as Python's ----
+
     def __bool__(self):
-        raise TypeError("a tensor is neither true nor false; ask for .size, or compare with a library that computes")
+        if self.count() != 1:
+            raise errors.InvalidArgument(
+                f"the truth value of a tensor of {self.count()} elements is ambiguous; ask for .size, or a library that "
+                "computes")
+        return bool(_value_of(self))
+
+    def __int__(self):
+        return int(_one_value(self, "int"))
+
+    def __float__(self):
+        return float(_one_value(self, "float"))
+
+    def __complex__(self):
+        return complex(_one_value(self, "complex"))
+
+    def __index__(self):
+        if self.rank != 0 or self.element.lanes != 1 or self.element.code > 1:
+            raise TypeError(f"only a tensor of one whole number without dimensions is an index, not {self.element.dtype} "
+                            f"of shape {self.shape}")
+        return _value_of(self)
 
     # ---- Views ----
 
@@ -660,6 +681,36 @@ cdef class Tensor:
 
     cdef Tensor view(self, uint64_t first, int32_t rank):
         return new_tensor(self.storage, self.element, first, rank, self._readonly)
+
+
+cdef object _one_value(Tensor tensor, str name):
+    if tensor.count() != 1:
+        raise TypeError(f"only a tensor of one element can become {name}, not one of shape {tensor.shape}")
+    return _value_of(tensor)
+
+
+cdef object _value_of(Tensor tensor):
+    # The value of the only element: at once for plain memory of the CPU and common types, else as `tolist` reads it.
+    cdef Storage storage = tensor.storage
+    cdef ElementType element = tensor.element
+    cdef void* at = <void*>tensor.first
+    if not storage.host or storage.accesses is not None or storage.is_pending() or storage.untouchable or (
+            element.lanes != 1):
+        return _above.tolist(tensor.reshape(()))
+    storage.check_open()
+    if element.code == 2 and element.bits == 32:
+        return (<float*>at)[0]
+    if element.code == 2 and element.bits == 64:
+        return (<double*>at)[0]
+    if element.code == 0 and element.bits == 64:
+        return (<int64_t*>at)[0]
+    if element.code == 0 and element.bits == 32:
+        return (<int32_t*>at)[0]
+    if element.code == 1 and element.bits == 8:
+        return (<unsigned char*>at)[0]
+    if element.code == 6 and element.bits == 8:
+        return (<unsigned char*>at)[0] != 0
+    return _above.tolist(tensor.reshape(()))
 
 
 cdef int _set_rank(Tensor tensor, int32_t rank) except -1:
@@ -1144,7 +1195,7 @@ cdef Tensor _make(object shape, object dtype, object space, object memory, objec
                   object tag, object use, bint zeroed):
     cdef int64_t[64] lengths
     cdef Reach reach
-    cdef ElementType element = element_of(dtype)
+    cdef ElementType element = element_of(dtype) if type(dtype) is not int else _refuse_lengths(shape, dtype)
     cdef int32_t rank = parse_shape(shape, lengths)
     cdef Storage storage
     cdef Tensor made
@@ -1158,6 +1209,11 @@ cdef Tensor _make(object shape, object dtype, object space, object memory, objec
     memcpy(made.dims, lengths, rank * sizeof(int64_t))
     row_major_strides(rank, lengths, made.dims + rank)
     return made
+
+
+cdef ElementType _refuse_lengths(object shape, object second):
+    raise errors.InvalidDType(
+        second, what=f"a shape is one argument, and the element type is the next: ({shape!r:.40}, {second!r}) in brackets")
 
 
 cdef Tensor new_like(Tensor tensor, DeviceMemoryResource mr):
