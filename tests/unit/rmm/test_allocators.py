@@ -10,7 +10,7 @@ from support.cupy_stand_in import stand_in_for_cupy
 from tensormem import rmm
 from tensormem.interop import torch as interop
 from tensormem.rmm.allocators.cupy import rmm_cupy_allocator
-from tensormem.rmm.allocators.torch import follow_current_resource
+from tensormem.rmm.allocators.torch import follow_current_resource, unfollow_current_resource
 from tensormem.testing.gpus import SimulatedGpu
 
 
@@ -49,14 +49,19 @@ def test_torchs_functions_follow_the_current_resource() -> None:
     library.tensormem_allocate.argtypes = [ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
     library.tensormem_deallocate.argtypes = [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
     follow_current_resource()
-    counted = rmm.mr.StatisticsResourceAdaptor(rmm.mr.SystemMemoryResource())
-    rmm.mr.set_current_device_resource(counted)
-    pointer = library.tensormem_allocate(1000, 0, None)
-    assert counted.allocation_counts.current_bytes == 1000
+    try:
+        counted = rmm.mr.StatisticsResourceAdaptor(rmm.mr.SystemMemoryResource())
+        rmm.mr.set_current_device_resource(counted)
+        pointer = library.tensormem_allocate(1000, 0, None)
+        assert counted.allocation_counts.current_bytes == 1000
+        rmm.reinitialize()
+        library.tensormem_deallocate(pointer, 1000, 0, None)
+        assert counted.allocation_counts.current_bytes == 0
+    finally:
+        unfollow_current_resource()
+        interop.unregister(0)
     rmm.reinitialize()
-    library.tensormem_deallocate(pointer, 1000, 0, None)
-    assert counted.allocation_counts.current_bytes == 0
-    interop.unregister(0)
+    assert library.tensormem_allocate(1000, 0, None) is None
 
 
 def test_torch_without_cuda_has_no_allocator() -> None:

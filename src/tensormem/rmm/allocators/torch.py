@@ -12,13 +12,13 @@ from typing import Any
 from tensormem import errors
 from tensormem.interop import torch as interop
 from tensormem.rmm.pylibrmm.memory_resource import DeviceMemoryResource, get_current_device_resource
-from tensormem.rmm.pylibrmm.memory_resource.per_device import subscribe
+from tensormem.rmm.pylibrmm.memory_resource.per_device import subscribe, unsubscribe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     rmm_torch_allocator: Any
 
-__all__ = ["follow_current_resource", "rmm_torch_allocator"]
+__all__ = ["follow_current_resource", "rmm_torch_allocator", "unfollow_current_resource"]
 
 
 def __getattr__(name: str) -> Any:
@@ -27,11 +27,15 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-@cache
 def follow_current_resource() -> None:
     """From now on the exported functions allocate, for each device, from the resource that is current there."""
     get_current_device_resource()
     subscribe(_register)
+
+
+def unfollow_current_resource() -> None:
+    """From now on the exported functions stay with the resources that they have."""
+    unsubscribe(_register)
 
 
 @cache

@@ -31,6 +31,7 @@ __all__ = [
     "set_current_device_resource",
     "set_per_device_resource",
     "subscribe",
+    "unsubscribe",
 ]
 
 _lock = threading.RLock()
@@ -85,13 +86,22 @@ def set_current_device_resource(mr: DeviceMemoryResource) -> None:
 
 
 def subscribe(listener: Callable[[int, DeviceMemoryResource], None]) -> None:
-    """Tell `listener(device, mr)` of the resource of each device, now and whenever it changes."""
+    """Tell `listener(device, mr)` of the resource of each device, now and whenever it changes; once, however often it
+    subscribes."""
     with _lock:
-        _subscribers.append(listener)
+        if listener not in _subscribers:
+            _subscribers.append(listener)
         known = list(_served.items())
     for device, (driver, served) in known:
         if _still_there(driver):
             listener(device, served)
+
+
+def unsubscribe(listener: Callable[[int, DeviceMemoryResource], None]) -> None:
+    """Tell `listener` no longer."""
+    with _lock:
+        if listener in _subscribers:
+            _subscribers.remove(listener)
 
 
 def is_initialized() -> bool:
