@@ -142,8 +142,8 @@ Result Machine::advise(std::uint64_t address, std::uint64_t nbytes, int advice, 
   if (advice < kReadMostly || advice > kUnsetAccessedBy) return kInvalidValue;
   const bool about_place = advice == kPreferred || advice >= kAccessedBy;
   if (about_place && where != -1 && device(where) == nullptr) return kInvalidDevice;
-  const bool fits = range != nullptr && range->kind == Kind::managed && nbytes != 0 &&
-                    nbytes <= range->size - (address - range->start);
+  const bool fits =
+      range != nullptr && range->is_managed() && nbytes != 0 && nbytes <= range->size - (address - range->start);
   if (!fits) return kInvalidValue;
   AdviceNote& note = range->advice;
   if (advice <= kUnsetReadMostly) {
@@ -286,13 +286,15 @@ void Machine::destroy_context(Device& device) {
   });
   for (const Range& range : gone) {
     memory.remove(range.start);
-    if (range.kind == Kind::pooled) {
+    if (range.kind == Kind::pooled && range.imports == 0) {
       range.pool->reserved -= range.size;
       range.pool->used -= range.size;
       range.pool->live -= 1;
     }
     if (range.kind == Kind::external) {
       externals.unmap(range.start);
+    } else if (range.kind == Kind::pooled && range.pool->arena != nullptr) {
+      if (range.imports == 0) pools.give_back(*range.pool, range.start, range.size);
     } else if (range.window != nullptr) {
       device.give_back(range.start, range.size);
     } else if (range.kind != Kind::registered) {

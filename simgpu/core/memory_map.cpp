@@ -38,6 +38,14 @@ const Window* MemoryMap::find_window(std::uint64_t address) const {
   return window->contains(address) ? window : nullptr;
 }
 
+bool Range::is_host() const {
+  return kind == Kind::host || kind == Kind::registered || (kind == Kind::pooled && pool->place == PoolPlace::host);
+}
+
+bool Range::is_managed() const {
+  return kind == Kind::managed || (kind == Kind::pooled && pool->place == PoolPlace::managed);
+}
+
 bool Range::is_open_to(const Device& worker, bool write) const {
   const std::uint32_t bit = 1U << worker.ordinal;
   if (kind == Kind::mapped) return ((write ? writers : readers) & bit) != 0;

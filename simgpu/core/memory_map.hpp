@@ -26,6 +26,7 @@ struct AdviceNote {
   int preferred = kNowhere;       // a device, or -1: the host
   std::uint32_t accessed_by = 0;  // devices, one bit each
   bool accessed_by_host = false;
+  int prefetched = kNowhere;
   static constexpr int kNowhere = -2;
 };
 
@@ -40,6 +41,7 @@ struct Range {
   Physical* physical = nullptr;
   const Graph* graph = nullptr;  // of the capture that allocated it
   bool freed_by_graph = false;
+  std::uint64_t imports = 0;    // how often it came from another process, and is to be freed
   std::uint32_t readers = ~0U;  // devices, one bit each
   std::uint32_t writers = ~0U;
   AdviceNote advice;
@@ -48,7 +50,8 @@ struct Range {
 
   std::uint64_t alias(std::uint64_t address) const { return window == nullptr ? address : window->alias(address); }
   bool contains(std::uint64_t address) const { return address - start < size; }
-  bool is_host() const { return kind == Kind::host || kind == Kind::registered; }
+  bool is_host() const;
+  bool is_managed() const;
   // Whether work of the device may touch it.
   bool is_open_to(const Device& worker, bool write) const;
 };

@@ -9,19 +9,70 @@ namespace simgpu {
 
 namespace {
 
-std::uint64_t round_up(std::uint64_t size) { return (size + Heap::kGrain - 1) & ~(Heap::kGrain - 1); }
+constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kHostBytes = 16ULL << 30;  // addresses of a pool of the host that has no maximum
+
+std::uint64_t round_up(std::uint64_t size, std::uint64_t grain) { return (size + grain - 1) & ~(grain - 1); }
 
 }  // namespace
 
-Result Pools::create(Device& device, int handle_types, std::uint64_t maximum_bytes, Pool** pool) {
+Result Pools::create(Device& device, int handle_types, std::uint64_t maximum_bytes, Pool** pool, bool with_memory) {
   auto fresh = std::make_unique<Pool>();
   fresh->device = &device;
   fresh->handle_types = handle_types;
   fresh->maximum_bytes = maximum_bytes;
   fresh->readers = fresh->writers = 1U << device.ordinal;
+  if ((handle_types & 1) != 0 && with_memory) {
+    auto arena = std::make_unique<Arena>();
+    if (!arena->open(device.total, false)) return kOutOfMemory;
+    adopt(*fresh, std::move(arena));
+  }
   *pool = fresh.get();
   pools_.emplace(fresh.get(), std::move(fresh));
   return kSuccess;
+}
+
+void Pools::adopt(Pool& pool, std::unique_ptr<Arena> arena) {
+  if (pool.arena != nullptr && pool.arena->window() != nullptr) machine_.memory.remove_window(*pool.arena->window());
+  if (arena->window() != nullptr) machine_.memory.add_window(*arena->window());
+  pool.arena = std::move(arena);
+}
+
+// The file and the addresses of a pool that is destroyed and has nothing out.
+void Pools::drop_arena(Pool& pool) {
+  if (pool.alive || pool.live != 0 || !pool.freed.empty() || pool.arena == nullptr) return;
+  if (pool.arena->window() != nullptr) machine_.memory.remove_window(*pool.arena->window());
+  pool.arena = nullptr;
+}
+
+Result Pools::create_for_host(PoolPlace place, int handle_types, std::uint64_t maximum_bytes, Pool** pool) {
+  auto arena = std::make_unique<Arena>();
+  if (!arena->open(round_up(maximum_bytes == 0 ? kHostBytes : maximum_bytes, kPage), true)) return kOutOfMemory;
+  SIM_TRY(create(*machine_.devices[0], 0, maximum_bytes, pool));
+  (*pool)->place = place;
+  (*pool)->handle_types = handle_types;
+  (*pool)->readers = (*pool)->writers = ~0U;
+  adopt(**pool, std::move(arena));
+  return kSuccess;
+}
+
+Result Pools::default_for_host(PoolPlace place, Pool** pool) {
+  Pool*& known = defaults_[static_cast<int>(place)];
+  if (known == nullptr) {
+    SIM_TRY(create_for_host(place, 0, 0, &known));
+    known->is_default = true;
+  }
+  *pool = known;
+  return kSuccess;
+}
+
+void Pools::give_back(Pool& pool, std::uint64_t address, std::uint64_t size) {
+  if (pool.arena == nullptr) {
+    pool.device->give_back(address, size);
+    return;
+  }
+  pool.arena->give_back(address, size);
+  if (pool.place == PoolPlace::device) pool.device->used -= size;
 }
 
 Pool& Pools::default_of(Device& device) {
@@ -41,8 +92,10 @@ Result Pools::find(void* handle, Pool** pool) {
 
 Result Pools::destroy(Pool& pool) {
   if (pool.is_default) return kInvalidValue;
+  if (Pool*& current = current_for_host(pool.place); current == &pool) current = nullptr;
   pool.alive = false;
   trim(pool, 0);
+  drop_arena(pool);
   return kSuccess;
 }
 
@@ -72,14 +125,25 @@ bool Pools::reuse(Pool& pool, std::uint64_t size, Stream& stream, std::uint64_t*
 
 Result Pools::take_fresh(Pool& pool, std::uint64_t size, std::uint64_t* address) {
   if (pool.maximum_bytes != 0 && pool.reserved + size > pool.maximum_bytes) return kOutOfMemory;
-  SIM_TRY(pool.device->take(size, address));
+  if (pool.arena == nullptr) {
+    SIM_TRY(pool.device->take(size, address));
+  } else {
+    const bool on_device = pool.place == PoolPlace::device;
+    if (on_device && size > pool.device->total - pool.device->used) return kOutOfMemory;
+    *address = pool.arena->take(size);
+    if (*address == 0) return kOutOfMemory;
+    if (on_device) pool.device->used += size;
+  }
   pool.reserved += size;
   pool.reserved_high = std::max(pool.reserved_high, pool.reserved);
   return kSuccess;
 }
 
 Result Pools::allocate(Pool& pool, std::uint64_t nbytes, Stream& stream, std::uint64_t* address) {
-  const std::uint64_t size = round_up(std::max<std::uint64_t>(nbytes, 1));  // 0 bytes have an address, too
+  if (pool.imported) return kInvalidValue;
+  const std::uint64_t grain = pool.arena == nullptr ? Heap::kGrain : kPage;
+  const std::uint64_t size = round_up(std::max<std::uint64_t>(nbytes, 1), grain);  // 0 bytes have an address, too
+  if (size < nbytes) return kOutOfMemory;
   if (stream.capture != nullptr && stream.capture->invalid) return kCaptureInvalidated;
   stream.clock.merge(machine_.streams.host_clock());
   if (!reuse(pool, size, stream, address)) {
@@ -95,7 +159,7 @@ Result Pools::allocate(Pool& pool, std::uint64_t nbytes, Stream& stream, std::ui
   range.size = size;
   range.kind = Kind::pooled;
   range.device = pool.device;
-  range.window = &pool.device->window;
+  range.window = pool.arena == nullptr ? &pool.device->window : pool.arena->window();
   range.pool = &pool;
   // The allocation is a point of its stream: work that is not known to come after it must not touch the memory.
   stream.clock.raise({stream.serial, ++stream.submitted});
@@ -131,11 +195,22 @@ Result Pools::deallocate(std::uint64_t address, Stream& stream) {
   }
   stream.clock.raise({stream.serial, ++stream.submitted});
   Pool& pool = *range->pool;
+  if (range->imports != 0) {
+    // Only the exporter gives the memory back.
+    if (--range->imports != 0) return kSuccess;
+    pool.live -= 1;
+    machine_.memory.remove(address);
+    drop_arena(pool);
+    return kSuccess;
+  }
   pool.freed.push_back({range->start, range->size, stream.now(), machine_.streams.end_of(stream)});
   pool.used -= range->size;
   pool.live -= 1;
   machine_.memory.remove(address);
-  if (!pool.alive) trim(pool, 0);
+  if (!pool.alive) {
+    trim(pool, 0);
+    drop_arena(pool);
+  }
   return kSuccess;
 }
 
@@ -157,14 +232,16 @@ void Pools::trim(Pool& pool, std::uint64_t keep_bytes) {
       continue;
     }
     pool.reserved -= freed.size;
-    pool.device->give_back(freed.address, freed.size);
+    give_back(pool, freed.address, freed.size);
   }
   pool.freed = std::move(kept);
 }
 
 void Pools::on_synchronize(Device& device) {
   for (auto& [handle, pool] : pools_) {
-    if (pool->device == &device) trim(*pool, pool->alive ? pool->release_threshold : 0);
+    if (pool->device != &device) continue;
+    trim(*pool, pool->alive ? pool->release_threshold : 0);
+    drop_arena(*pool);
   }
 }
 

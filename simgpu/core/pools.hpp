@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/arena.hpp"
 #include "core/memory_map.hpp"
 #include "core/results.hpp"
 #include "core/streams.hpp"
@@ -17,8 +18,14 @@ namespace simgpu {
 
 class Machine;
 
+// Whose memory a pool gives: a device's, the host's, or managed memory.
+enum class PoolPlace : std::uint8_t { device, host, managed };
+
 struct Pool {
   Device* device = nullptr;
+  PoolPlace place = PoolPlace::device;
+  std::unique_ptr<Arena> arena;  // null: the device's own memory, which no other process can reach
+  bool imported = false;         // gives nothing out but what its exporter did
   bool is_default = false;
   bool alive = true;
   int handle_types = 0;
@@ -48,11 +55,17 @@ class Pools {
  public:
   explicit Pools(Machine& machine) : machine_(machine) {}
 
-  Result create(Device& device, int handle_types, std::uint64_t maximum_bytes, Pool** pool);
+  // A pool that can be exported has a file for its memory, unless it is going to get one.
+  Result create(Device& device, int handle_types, std::uint64_t maximum_bytes, Pool** pool, bool with_memory = true);
+  // Memory of the host, or managed memory.
+  Result create_for_host(PoolPlace place, int handle_types, std::uint64_t maximum_bytes, Pool** pool);
   // Memory that is out stays valid; it goes back to the device when it is freed.
   Result destroy(Pool& pool);
   Result find(void* handle, Pool** pool);
   Pool& default_of(Device& device);
+  // The default pool of the host or of managed memory; the current one may be another.
+  Result default_for_host(PoolPlace place, Pool** pool);
+  Pool*& current_for_host(PoolPlace place) { return current_[static_cast<int>(place)]; }
 
   Result allocate(Pool& pool, std::uint64_t size, Stream& stream, std::uint64_t* address);
   Result deallocate(std::uint64_t address, Stream& stream);
@@ -62,15 +75,28 @@ class Pools {
   // Freed memory above the thresholds goes back: the driver's rule at every synchronization.
   void on_synchronize(Device& device);
 
+  // To the device, or to the pool's own memory.
+  void give_back(Pool& pool, std::uint64_t address, std::uint64_t size);
   std::uint64_t own_count() const;
+
+  // Between processes; see pool_exchange.cpp.
+  Result export_fd(Pool& pool, int* fd);
+  Result import_fd(Device& device, int fd, Pool** pool);
+  Result export_pointer(std::uint64_t address, void* note);
+  Result import_pointer(Pool& pool, const void* note, std::uint64_t* address);
 
  private:
   bool reuse(Pool& pool, std::uint64_t size, Stream& stream, std::uint64_t* address);
   bool may_reuse(const Pool& pool, const Pool::Freed& freed, const Stream& stream) const;
   Result take_fresh(Pool& pool, std::uint64_t size, std::uint64_t* address);
 
+  void drop_arena(Pool& pool);
+  void adopt(Pool& pool, std::unique_ptr<Arena> arena);
+
   Machine& machine_;
   std::unordered_map<void*, std::unique_ptr<Pool>> pools_;
+  Pool* defaults_[3] = {};
+  Pool* current_[3] = {};
 };
 
 }  // namespace simgpu

@@ -172,6 +172,20 @@ using GraphHandle = void*;  // of a graph, or of what was made of one to be laun
   X(cuMemPoolGetAttribute, 11020, cuMemPoolGetAttribute, (PoolHandle pool, int attribute, void* value))                \
   X(cuMemPoolSetAccess, 11020, cuMemPoolSetAccess,                                                                     \
     (PoolHandle pool, const AccessDescription* rights, std::size_t count))                                             \
+  X(cuMemGetDefaultMemPool, 13000, cuMemGetDefaultMemPool, (PoolHandle * pool, const Location* where, int type))       \
+  X(cuMemGetMemPool, 13000, cuMemGetMemPool, (PoolHandle * pool, const Location* where, int type))                     \
+  X(cuMemSetMemPool, 13000, cuMemSetMemPool, (const Location* where, int type, PoolHandle pool))                       \
+  X(cuMemPoolExportToShareableHandle, 11020, cuMemPoolExportToShareableHandle,                                         \
+    (void* shareable, PoolHandle pool, int type, std::uint64_t flags))                                                 \
+  X(cuMemPoolImportFromShareableHandle, 11020, cuMemPoolImportFromShareableHandle,                                     \
+    (PoolHandle * pool, void* shareable, int type, std::uint64_t flags))                                               \
+  X(cuMemPoolExportPointer, 11020, cuMemPoolExportPointer, (void* note, DevicePointer address))                        \
+  X(cuMemPoolImportPointer, 11020, cuMemPoolImportPointer, (DevicePointer * address, PoolHandle pool, void* note))     \
+  X(cuMemRangeGetAttribute, 8000, cuMemRangeGetAttribute,                                                              \
+    (void* data, std::size_t data_bytes, int attribute, DevicePointer address, std::size_t nbytes))                    \
+  X(cuMemRangeGetAttributes, 8000, cuMemRangeGetAttributes,                                                            \
+    (void** data, std::size_t* data_bytes, int* attributes, std::size_t count, DevicePointer address,                  \
+     std::size_t nbytes))                                                                                              \
   X(cuMemPoolGetAccess, 11020, cuMemPoolGetAccess, (int* flags, PoolHandle pool, Location* where))                     \
   X(cuMemGetAllocationGranularity, 10020, cuMemGetAllocationGranularity,                                               \
     (std::size_t* granularity, const AllocationProperties* properties, int option))                                    \

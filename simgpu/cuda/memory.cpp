@@ -11,8 +11,8 @@ namespace {
 // Managed and registered memory must be known where a function is about it.
 simgpu::Result find_managed(Machine& machine, DevicePointer address, std::size_t nbytes) {
   const Range* const range = machine.memory.find(address);
-  const bool fits = range != nullptr && range->kind == Kind::managed && nbytes != 0 &&
-                    nbytes <= range->size - (address - range->start);
+  const bool fits =
+      range != nullptr && range->is_managed() && nbytes != 0 && nbytes <= range->size - (address - range->start);
   return fits ? simgpu::kSuccess : simgpu::kInvalidValue;
 }
 
@@ -32,6 +32,7 @@ simgpu::Result prefetch(DevicePointer address, std::size_t nbytes, int device, S
                             SIM_TRY(find_managed(machine, address, nbytes));
                             Stream* stream = nullptr;
                             SIM_TRY(find_stream(machine, current, handle, &stream));
+                            machine.memory.find(address)->advice.prefetched = device;
                             return machine.touch(address, nbytes, true, *stream);
                           });
 }
@@ -65,7 +66,7 @@ simgpu::Result pointer_attribute(Machine& machine, void* data, int attribute, De
     case 7:  // buffer id
       return give<std::uint64_t>(data, range->id);
     case 8:  // managed
-      return give<std::uint32_t>(data, range->kind == Kind::managed ? 1 : 0);
+      return give<std::uint32_t>(data, range->is_managed() ? 1 : 0);
     case 9:  // device
       return give<int>(data, range->device == nullptr ? 0 : range->device->ordinal);
     case 10:  // capable of the old sharing between processes

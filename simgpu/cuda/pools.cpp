@@ -43,6 +43,37 @@ simgpu::Result allocate(const char* function, DevicePointer* address, std::size_
   return serve_on_stream(function, {nbytes, number(handle), number(stream_handle)}, stream_handle, body);
 }
 
+// Which pools there are: pinned memory of a device or the host, managed memory that prefers a place or none.
+simgpu::Result place_of(Machine& machine, const Location& where, int type, PoolPlace* place) {
+  constexpr int kManaged = 2;
+  if (type != kAllocationPinned && type != kManaged) return simgpu::kInvalidValue;
+  const bool on_device = where.type == kLocationDevice;
+  if (on_device && machine.device(where.id) == nullptr) return kInvalidDevice;
+  const bool known = on_device || where.type == kLocationHost || where.type == kLocationHostNode ||
+                     (type == kManaged && where.type == kLocationNone);
+  if (!known) return simgpu::kInvalidValue;
+  if (type == kManaged && !(machine.config.managed && machine.config.concurrent_managed)) return kNotSupported;
+  *place = type == kManaged ? PoolPlace::managed : on_device ? PoolPlace::device : PoolPlace::host;
+  return simgpu::kSuccess;
+}
+
+simgpu::Result pool_at(const char* function, PoolHandle* pool, const Location* where, int type, bool current) {
+  if (where != nullptr && where->type == kLocationDevice && type == kAllocationPinned) {
+    return give_pool(function, pool, where->id, current);
+  }
+  return serve(function, {static_cast<std::uint64_t>(type)}, [&](Machine& machine) {
+    const std::lock_guard lock(machine.mutex);
+    PoolPlace place{};
+    if (pool == nullptr || where == nullptr) return simgpu::kInvalidValue;
+    SIM_TRY(place_of(machine, *where, type, &place));
+    if (!machine.config.pools) return kNotSupported;
+    Pool* found = current ? machine.pools.current_for_host(place) : nullptr;
+    if (found == nullptr) SIM_TRY(machine.pools.default_for_host(place, &found));
+    *pool = found;
+    return simgpu::kSuccess;
+  });
+}
+
 // Attributes up to the internal dependencies are ints, the others 64-bit numbers.
 int* flag_of(Pool& pool, int attribute) {
   if (attribute == kPoolFollowEvents) return &pool.follow_events;
@@ -105,16 +136,84 @@ Result cuMemPoolCreate(PoolHandle* pool, const PoolProperties* properties) {
   return serve("cuMemPoolCreate", {}, [&](Machine& machine) {
     const std::lock_guard lock(machine.mutex);
     if (pool == nullptr || properties == nullptr) return simgpu::kInvalidValue;
-    if (properties->type != kAllocationPinned) return simgpu::kInvalidValue;
-    if (!machine.config.pools || properties->location.type != kLocationDevice) return kNotSupported;
-    const int can_export = machine.config.posix_handles ? kHandlePosixFd : 0;
+    PoolPlace place{};
+    SIM_TRY(place_of(machine, properties->location, properties->type, &place));
+    if (!machine.config.pools) return kNotSupported;
+    const int can_export = machine.config.posix_handles && place != PoolPlace::managed ? kHandlePosixFd : 0;
     if ((properties->handle_types & ~can_export) != 0) return kNotSupported;
-    Device* const device = machine.device(properties->location.id);
-    if (device == nullptr) return kInvalidDevice;
     Pool* made = nullptr;
-    SIM_TRY(machine.pools.create(*device, properties->handle_types, properties->maximum_bytes, &made));
+    if (place == PoolPlace::device) {
+      Device& device = *machine.device(properties->location.id);
+      SIM_TRY(machine.pools.create(device, properties->handle_types, properties->maximum_bytes, &made));
+    } else {
+      SIM_TRY(machine.pools.create_for_host(place, properties->handle_types, properties->maximum_bytes, &made));
+    }
     *pool = made;
     return simgpu::kSuccess;
+  });
+}
+
+// --- Pools by location -------------------------------------------------------------------------------------------
+
+Result cuMemGetDefaultMemPool(PoolHandle* pool, const Location* where, int type) {
+  return pool_at("cuMemGetDefaultMemPool", pool, where, type, false);
+}
+
+Result cuMemGetMemPool(PoolHandle* pool, const Location* where, int type) {
+  return pool_at("cuMemGetMemPool", pool, where, type, true);
+}
+
+Result cuMemSetMemPool(const Location* where, int type, PoolHandle handle) {
+  return with_pool("cuMemSetMemPool", handle, [&](Machine& machine, Pool& pool) {
+    PoolPlace place{};
+    if (where == nullptr) return simgpu::kInvalidValue;
+    SIM_TRY(place_of(machine, *where, type, &place));
+    if (pool.place != place || pool.imported) return simgpu::kInvalidValue;
+    if (place != PoolPlace::device) {
+      machine.pools.current_for_host(place) = &pool;
+      return simgpu::kSuccess;
+    }
+    if (pool.device != machine.device(where->id)) return kInvalidDevice;
+    pool.device->current_pool = &pool;
+    return simgpu::kSuccess;
+  });
+}
+
+// --- Between processes -------------------------------------------------------------------------------------------
+
+Result cuMemPoolExportToShareableHandle(void* shareable, PoolHandle handle, int type, std::uint64_t flags) {
+  return with_pool("cuMemPoolExportToShareableHandle", handle, [&](Machine& machine, Pool& pool) {
+    if (shareable == nullptr || flags != 0 || type != kHandlePosixFd) return simgpu::kInvalidValue;
+    return machine.pools.export_fd(pool, static_cast<int*>(shareable));
+  });
+}
+
+// The descriptor comes in the place of a pointer.
+Result cuMemPoolImportFromShareableHandle(PoolHandle* pool, void* shareable, int type, std::uint64_t flags) {
+  return serve("cuMemPoolImportFromShareableHandle", {number(shareable)}, [&](Machine& machine) {
+    const std::lock_guard lock(machine.mutex);
+    if (pool == nullptr || flags != 0 || type != kHandlePosixFd) return simgpu::kInvalidValue;
+    if (!machine.config.pools || !machine.config.posix_handles) return kNotSupported;
+    Device* device = current_device(machine);
+    if (device == nullptr) device = machine.device(0);
+    Pool* made = nullptr;
+    SIM_TRY(machine.pools.import_fd(*device, static_cast<int>(number(shareable)), &made));
+    *pool = made;
+    return simgpu::kSuccess;
+  });
+}
+
+Result cuMemPoolExportPointer(void* note, DevicePointer address) {
+  return serve("cuMemPoolExportPointer", {address}, [&](Machine& machine) {
+    const std::lock_guard lock(machine.mutex);
+    return note == nullptr ? simgpu::kInvalidValue : machine.pools.export_pointer(address, note);
+  });
+}
+
+Result cuMemPoolImportPointer(DevicePointer* address, PoolHandle handle, void* note) {
+  return with_pool("cuMemPoolImportPointer", handle, [&](Machine& machine, Pool& pool) {
+    if (address == nullptr || note == nullptr) return simgpu::kInvalidValue;
+    return machine.pools.import_pointer(pool, note, address);
   });
 }
 
