@@ -13,6 +13,7 @@ from tensormem._core import share as _share
 from tensormem._core import tensor as _tensor
 from tensormem._core import trace as _trace
 from tensormem._core import vmm as _vmm
+from tensormem.signatures import StubSignature as _StubSignature
 
 Driver = _base.Driver
 abstract_driver = _base.abstract
@@ -196,6 +197,10 @@ MessageFacts = _share.MessageFacts
 describe_ring = _share.describe_ring
 describe_tensor = _share.describe_tensor
 parse_message = _share.parse
+
+_HEAP_TYPE = 1 << 9  # of classes that Python code made, which have signatures of their own
+for _class in {each for each in globals().values() if type(each) is type and not each.__flags__ & _HEAP_TYPE}:
+    _base.offer_signature(_class, _StubSignature())
 
 _trace.start_from_environment()
 if "TENSORMEM_TOP" in _os.environ:  # by name: what watches stands far above

@@ -3,4 +3,5 @@ from tensormem._core.base.faults import *
 from tensormem._core.base.gpus import *
 from tensormem._core.base.identities import *
 from tensormem._core.base.shortages import *
+from tensormem._core.base.signatures import *
 from tensormem._core.base.streams import *
