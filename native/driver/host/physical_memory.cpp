@@ -9,6 +9,7 @@
 #include "base/invariant.hpp"
 #include "driver/host/aligned_range.hpp"
 #include "driver/host/os.hpp"
+#include "driver/host/spare_files.hpp"
 
 namespace tensormem::host {
 
@@ -64,6 +65,14 @@ Status PhysicalMemory::find(PhysicalHandle handle, Physical** physical) const no
 
 Status PhysicalMemory::create(std::uint64_t size, const PhysicalOptions& options, PhysicalHandle* handle) noexcept {
   TM_TRY(check_size(size));
+  Status made = create_once(size, options, handle);
+  // Shared memory that is kept for later is the first to go.
+  if (made.code() == Code::out_of_physical_memory && yield_spare_files()) made = create_once(size, options, handle);
+  return made;
+}
+
+Status PhysicalMemory::create_once(std::uint64_t size, const PhysicalOptions& options,
+                                   PhysicalHandle* handle) noexcept {
   TM_TRY(gauge_.claim(size));
   std::unique_ptr<Physical> fresh(new (std::nothrow) Physical);
   Physical* physical = nullptr;

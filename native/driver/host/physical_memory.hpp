@@ -73,6 +73,7 @@ class PhysicalMemory {
 
   Status add(std::unique_ptr<Physical> physical, Physical** added) noexcept;
   Status find(PhysicalHandle handle, Physical** physical) const noexcept;
+  Status create_once(std::uint64_t size, const PhysicalOptions& options, PhysicalHandle* handle) noexcept;
   Status make(Physical& physical, const PhysicalOptions& options) noexcept;
   Status open_own_file(Physical& physical) noexcept;
   Status adopt_file(Physical& physical, std::int32_t fd) noexcept;

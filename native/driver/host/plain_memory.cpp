@@ -10,6 +10,7 @@
 #include "driver/host/aligned_range.hpp"
 #include "driver/host/huge_pages.hpp"
 #include "driver/host/os.hpp"
+#include "driver/host/spare_files.hpp"
 
 namespace tensormem::host {
 
@@ -74,6 +75,15 @@ Status PlainMemory::allocate(std::uint64_t nbytes, const AllocationOptions& opti
   // An overcommitting kernel says yes to anything and kills somebody later.
   if (gauge_.is_too_large(nbytes)) [[unlikely]]
     return out_of_memory(nbytes, "more than all memory of this machine");
+  Status made = allocate_now(nbytes, options, address);
+  // Shared memory that is kept for later is the first to go.
+  if (made.code() == Code::out_of_memory && yield_spare_files()) [[unlikely]]
+    made = allocate_now(nbytes, options, address);
+  return made;
+}
+
+Status PlainMemory::allocate_now(std::uint64_t nbytes, const AllocationOptions& options,
+                                 std::uint64_t* address) noexcept {
   if (needs_own_pages(nbytes, options)) return allocate_pages(nbytes, options, address);
   if (os::heap_allocate(nbytes, options.alignment, options.zeroed, address) != 0) [[unlikely]]
     return out_of_memory(nbytes, "the heap cannot grow by this much");

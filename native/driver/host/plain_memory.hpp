@@ -44,6 +44,7 @@ class PlainMemory {
   };
 
   Status out_of_memory(std::uint64_t nbytes, const char* what) const noexcept;
+  Status allocate_now(std::uint64_t nbytes, const AllocationOptions& options, std::uint64_t* address) noexcept;
   Status allocate_pages(std::uint64_t nbytes, const AllocationOptions& options, std::uint64_t* address) noexcept;
   Status prepare_pages(std::uint64_t address, std::uint64_t size, std::uint64_t nbytes,
                        const AllocationOptions& options) noexcept;

@@ -31,6 +31,13 @@ Status map_file(int fd, std::uint64_t size, os::Protection protection, std::uint
   return error == 0 ? Status() : Status::driver_error(error, "mmap");
 }
 
+bool is_shortage(const Status& made) {
+  if (made.ok()) return false;
+  const std::int32_t error = made.failure().driver_code;
+  return made.code() == Code::out_of_virtual_memory || error == ENOMEM || error == ENOSPC || error == EMFILE ||
+         error == ENFILE;
+}
+
 void unmap(std::uint64_t address, std::uint64_t size) {
   // The kernel takes a whole mapping back; only a planned failure says otherwise.
   if (address != 0 && os::unmap(address, size) != 0) (void)os::unmap(address, size);
@@ -66,6 +73,13 @@ Status SharedMemory::create(std::uint64_t nbytes, const SharedMemoryOptions& opt
   TM_ASSERT(!is_open());
   if (nbytes == 0 || nbytes > kNoOverflowLimit - host::kHugePageBytes)
     return Status::fail(Code::invalid_size, "", nbytes);
+  Status made = create_once(nbytes, options);
+  // What is kept for later has pages and descriptors, and is the first to go.
+  if (is_shortage(made) && host::yield_spare_files()) made = create_once(nbytes, options);
+  return made;
+}
+
+Status SharedMemory::create_once(std::uint64_t nbytes, const SharedMemoryOptions& options) noexcept {
   forks_ = fork_count();
   Status made = options.huge_pages ? create_huge(nbytes, options) : create_plain(nbytes, options);
   if (made.ok() && options.readers_only) made = seal_against_writers();

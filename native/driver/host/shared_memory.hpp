@@ -59,6 +59,7 @@ class SharedMemory {
   bool is_valid() const noexcept;
 
  private:
+  Status create_once(std::uint64_t nbytes, const SharedMemoryOptions& options) noexcept;
   Status create_plain(std::uint64_t nbytes, const SharedMemoryOptions& options) noexcept;
   Status create_file(const char* name, bool huge_tlb, std::uint64_t size) noexcept;
   Status resize(std::uint64_t size) noexcept;

@@ -121,6 +121,21 @@ bool settle(SpareFile* spare) {
   return os::resize_file(spare->fd, 0) == 0;
 }
 
+// How many files; and the bytes of their pages.
+std::size_t drop_all(std::uint64_t* bytes) {
+  Files kept;
+  std::size_t count = 0;
+  {
+    Place& place = Place::instance();
+    const std::lock_guard lock(place.mutex);
+    kept = std::exchange(place.kept, {});
+    *bytes = std::exchange(place.bytes, 0);
+    count = std::exchange(place.count, 0);
+  }
+  let_go_of_all(kept);
+  return count;
+}
+
 }  // namespace
 
 bool take_spare_file(std::uint64_t mapped_bytes, std::uint64_t name_hash, SpareFile* spare) noexcept {
@@ -156,17 +171,14 @@ bool keep_spare_file(SpareFile spare) noexcept {
 }
 
 std::uint64_t drop_spare_files() noexcept {
-  Files kept;
   std::uint64_t bytes = 0;
-  {
-    Place& place = Place::instance();
-    const std::lock_guard lock(place.mutex);
-    kept = std::exchange(place.kept, {});
-    bytes = std::exchange(place.bytes, 0);
-    place.count = 0;
-  }
-  let_go_of_all(kept);
+  (void)drop_all(&bytes);
   return bytes;
+}
+
+bool yield_spare_files() noexcept {
+  std::uint64_t bytes = 0;
+  return drop_all(&bytes) != 0;
 }
 
 std::uint64_t spare_file_bytes() noexcept {

@@ -30,6 +30,8 @@ bool take_spare_file(std::uint64_t mapped_bytes, std::uint64_t name_hash, SpareF
 bool keep_spare_file(SpareFile spare) noexcept;
 // Lets go of all that are kept; gives how many bytes of memory that returns.
 std::uint64_t drop_spare_files() noexcept;
+// The same where memory or descriptors are short; whether anything was let go of, so that trying again makes sense.
+bool yield_spare_files() noexcept;
 // The memory that is kept.
 std::uint64_t spare_file_bytes() noexcept;
 

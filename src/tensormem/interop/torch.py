@@ -23,6 +23,7 @@ Must not know: what torch computes.
 """
 
 import ctypes
+import threading
 from typing import Any
 
 from tensormem import errors
@@ -61,6 +62,9 @@ _RECORD_STREAM = "tensormem_record_stream"
 
 # What serves a device, and the tag of its blocks.
 _registered: dict[int, tuple[DeviceMemoryResource, str]] = {}
+# The last error that was asked for, and how many refusals there had been: the same refusal gives the same error.
+_told: tuple[int, errors.TensormemError | None] = (0, None)
+_telling = threading.Lock()
 
 
 def make_allocator(mr: DeviceMemoryResource, device: "WhereLike | int | None" = None, *, tag: str | None = None) -> Any:
@@ -126,11 +130,18 @@ def failures() -> int:
 
 
 def last_error() -> errors.TensormemError | None:
-    """Why a function refused the last time; None if none ever did. A shortage has its report."""
-    error, device = device_hook_last_error()
-    if error is not None and device in _registered:
-        note_shortage(error, *_registered[device])
-    return error
+    """Why a function refused the last time; None if none ever did. A shortage has its report, and is written to
+    TENSORMEM_OOM_DUMP when it is first asked for.
+    """
+    global _told
+    with _telling:
+        refusals = device_hook_failures()
+        if _told[0] != refusals:
+            error, device = device_hook_last_error()
+            if error is not None and device in _registered:
+                note_shortage(error, *_registered[device])
+            _told = refusals, error
+        return _told[1]
 
 
 def from_torch(tensor: Any) -> Tensor:
