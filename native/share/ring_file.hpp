@@ -110,6 +110,7 @@ class RingFile {
   RingSlot& slot(std::uint32_t index) { return slots_[index]; }
   RingMember& member(std::uint32_t index) { return members_[index]; }
   int fd() const { return fd_; }
+  std::uint64_t nbytes() const { return size_; }
 
   // Frees what dead readers hold and want. The lock of a reader is the proof: who gets it knows that the owner is gone,
   // and that nobody else cleans up there. `own` is left out, because one's own lock would be given again.

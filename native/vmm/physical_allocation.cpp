@@ -26,6 +26,7 @@ Status PhysicalAllocation::destroy() noexcept {
   TM_TRY(driver_.physical_destroy(handle_));
   counters_->physicals -= 1;
   counters_->physical_bytes -= info_.size;
+  charge_.reset();
   return {};
 }
 

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "base/status.hpp"
 #include "driver/driver.hpp"
@@ -34,6 +35,8 @@ class PhysicalAllocation {
   // Gives up the handle; the pages stay until the last mapping is gone. Once or many times.
   void close() noexcept;
   Status export_fd(std::int32_t* fd) noexcept;
+  // `charge` is dropped when the pages are gone. Before anybody else has this.
+  void keep_charge(std::shared_ptr<void> charge) noexcept { charge_ = std::move(charge); }
 
   // A mapping begins and ends. `repeat` is for one that is split: there is one already.
   Status acquire() noexcept;
@@ -50,6 +53,7 @@ class PhysicalAllocation {
   const PhysicalInfo info_;
   const std::shared_ptr<VmmCounters> counters_;
   std::atomic<std::uint64_t> state_{0};  // mappings, and kClosed
+  std::shared_ptr<void> charge_;         // what is paid for the pages, by whoever counts them
 };
 
 using PhysicalPtr = std::shared_ptr<PhysicalAllocation>;

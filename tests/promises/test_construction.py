@@ -69,6 +69,7 @@ ELSEWHERE = {
     "using": "below: it makes nothing",
     "_Batch": "made by a block cache; it has no __init__",
     "_BlockView": "made by a block cache; it has no __init__",
+    "_Operand": "made by a call of a driver; it has no __init__",
 }
 
 

@@ -50,6 +50,7 @@ cdef extern from "share/ring_file.hpp" namespace "tensormem" nogil:
         const FrameFormat& format()
         RingHeader& header()
         int fd()
+        uint64_t nbytes()
         vector[RingReaderFacts] readers()
     ctypedef shared_ptr[NativeRingFile] RingFilePtr
 

@@ -26,6 +26,7 @@ cdef extern from "vmm/physical_allocation.hpp" namespace "tensormem" nogil:
         Status free()
         void close()
         Status export_fd(int32_t* fd)
+        void keep_charge(shared_ptr[void] charge)
     ctypedef shared_ptr[PhysicalAllocation] PhysicalPtr
 
 

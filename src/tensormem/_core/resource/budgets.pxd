@@ -25,3 +25,5 @@ cdef class AllocationLimit(Budget):
 # no limit) inside the limits that are in force there.
 cdef shared_ptr[NativeBudget] budget_or_limit(object budget, object physical_limit, Driver driver,
                                               int32_t device) except *
+# What is charged for pages that are made by hand: `tally`, which counts them, and the limits that are in force there.
+cdef shared_ptr[NativeBudget] tallied_limits(shared_ptr[NativeBudget] tally, Driver driver, int32_t device) except *

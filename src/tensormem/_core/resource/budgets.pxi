@@ -132,14 +132,27 @@ def install_limits(in_force):
     _in_force = in_force
 
 
+cdef vector[shared_ptr[NativeBudget]] _limits_in_force(Driver driver, int32_t device) except *:
+    cdef vector[shared_ptr[NativeBudget]] found
+    for each in () if _in_force is None else _in_force(driver, device):
+        (<Budget?>each).made()
+        found.push_back((<Budget>each).native)
+    return found
+
+
+cdef shared_ptr[NativeBudget] tallied_limits(shared_ptr[NativeBudget] tally, Driver driver, int32_t device) except *:
+    cdef vector[shared_ptr[NativeBudget]] larger = _limits_in_force(driver, device)
+    larger.push_back(tally)
+    return static_pointer_cast[NativeBudget, LocalBudget](
+        make_shared[LocalBudget](_UNLIMITED, Code.out_of_physical_memory, move(larger), <cbool>False))
+
+
 cdef shared_ptr[NativeBudget] budget_or_limit(object budget, object physical_limit, Driver driver,
                                               int32_t device) except *:
     cdef uint64_t limit = _UNLIMITED if physical_limit is None else size_of(physical_limit)
     cdef vector[shared_ptr[NativeBudget]] larger
     if budget is None:
-        for each in () if _in_force is None else _in_force(driver, device):
-            (<Budget?>each).made()
-            larger.push_back((<Budget>each).native)
+        larger = _limits_in_force(driver, device)
         return static_pointer_cast[NativeBudget, LocalBudget](
             make_shared[LocalBudget](limit, Code.out_of_physical_memory, move(larger), <cbool>False))
     if physical_limit is not None:

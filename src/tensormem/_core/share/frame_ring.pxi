@@ -110,6 +110,10 @@ cdef class RingFile:
         return self.native().fd()
 
     @property
+    def nbytes(self):
+        return self.native().nbytes()
+
+    @property
     def frame_count(self):
         return self.native().format().frame_count
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tensormem._core import Driver, GrowableBuffer, host_driver
+from tensormem._core import Driver, GrowableBuffer, VirtualMemoryManager, host_driver
 from tensormem.errors import TensormemError
 from tensormem.pools import BlockCache, Budget, SharedBudget, TenantPool, TenantStats, VirtualMemoryPool
 from tensormem.pools.living import living
-from tensormem.spaces import LogicalMemorySpace
+from tensormem.spaces import LogicalMemorySpace, gpu, main
 
 __all__ = [
     "BudgetFigures",
@@ -99,14 +99,16 @@ class BudgetFigures(NamedTuple):
 
 
 def look_at_pools() -> list[PoolFigures]:
-    """Every elastic pool, block cache and growable buffer that is open."""
+    """Every elastic pool, block cache and growable buffer that is open, and managers with pages made by hand."""
     owners = _owners()
-    return [
+    listed = [
         figures
         for number, pool in living()
         if isinstance(pool, VirtualMemoryPool | BlockCache | GrowableBuffer)
         and (figures := _pool_figures(number, pool, owners.get(id(pool)))) is not None
     ]
+    managers = [(number, each) for number, each in living() if isinstance(each, VirtualMemoryManager)]
+    return listed + [figures for number, manager in managers for figures in _pages_by_hand(number, manager)]
 
 
 def look_at_tenants() -> list[TenantFigures]:
@@ -251,6 +253,31 @@ def _buffer(number: int, buffer: GrowableBuffer) -> PoolFigures:
         limit_bytes=_limit(buffer.budget, None),
         total_allocations=None,
     )
+
+
+def _pages_by_hand(number: int, manager: VirtualMemoryManager) -> list[PoolFigures]:
+    """The pages that `alloc_physical` made, device by device."""
+    space = LogicalMemorySpace.parse(manager.driver)
+    return [
+        PoolFigures(
+            id=number,
+            name=type(manager).__name__,
+            space=str(space if space == main else gpu(device)),
+            used_bytes=nbytes,
+            used_blocks=1,
+            reserved_bytes=nbytes,
+            peak_bytes=nbytes,
+            idle_bytes=0,
+            suspended_bytes=0,
+            capacity_bytes=nbytes,
+            largest_free_bytes=None,
+            fragmentation=0.0,
+            limit_bytes=None,
+            total_allocations=None,
+        )
+        for device, nbytes in manager._charged_bytes().items()
+        if nbytes
+    ]
 
 
 def _limit(budget: Budget | None, own: int | None) -> int | None:
