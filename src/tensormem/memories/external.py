@@ -75,7 +75,7 @@ def import_external(
         host_accessible=False,
         reason="memory of others, imported by descriptor",
     )
-    storage: Storage = adopt_storage(get_kind_resource(kind, str(wanted)), imported, file=file, tag=tag)
+    storage: Storage = adopt_storage(get_kind_resource(kind, driver), imported, file=file, tag=tag)
     return storage
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import SupportsIndex
 
 from tensormem import drivers, errors
-from tensormem._core import Storage, allocate_of_kind
+from tensormem._core import Storage, StreamLike, allocate_of_kind
 from tensormem.gl import GlContext, PixelBuffer
 from tensormem.gl import why_not as why_no_opengl
 from tensormem.memories.kinds import TensorMemory
@@ -34,15 +34,15 @@ def allocate(
     usage: str = "both",
     alignment: SupportsIndex | None = None,
     mr: DeviceMemoryResource | None = None,
-    stream: object = None,
+    stream: StreamLike | None = None,
     tag: str | None = None,
 ) -> Storage:
     """A storage over a pixel buffer of `context`, or of the one that is used where none is named.
 
     `persistent` ones stay mapped and have an address; by default they are, where OpenGL offers it. The others have one
     map at a time (`PboMapped`) and an address only meanwhile. `usage` tells OpenGL what to prepare for: "upload",
-    "download" or "both". The memory is there at once, whatever the `stream`; `tag` is a label for debugging as well. It
-    is counted by `mr`, or by the resource that serves this kind (`tm.mr.get_kind_resource`).
+    "download" or "both". The memory goes back after the work queued on `stream`; `tag` is a label for debugging as
+    well. It is counted by `mr`, or by the resource that serves this kind (`tm.mr.get_kind_resource`).
 
     >>> if why_not() is None:
     ...     storage = allocate(4096, persistent=False)
@@ -63,7 +63,8 @@ def allocate(
     _check_alignment(alignment, made_by)
     make = partial(make_storage, context=made_by, persistent=staying, usage=usage, label=tag or "", used_bytes=wanted)
     resource = get_kind_resource("pbo") if mr is None else mr
-    storage: Storage = allocate_of_kind(resource, wanted, make, alignment=alignment if staying else None, tag=tag)
+    kept = alignment if staying else None
+    storage: Storage = allocate_of_kind(resource, wanted, make, stream=stream, alignment=kept, tag=tag)
     return storage
 
 

@@ -93,12 +93,13 @@ def allocate(
     if get_config().force_mem:
         return _forced(nbytes, str(memory), space, options)
     storage = provider(nbytes, resolve(space).space, **options)
-    return storage if memory in _BUILT_IN else _counted(storage, str(memory), options.get("tag"))
+    return storage if memory in _BUILT_IN else _counted(storage, str(memory), options)
 
 
-def _counted(storage: Storage, kind: str, tag: str | None) -> Storage:
+def _counted(storage: Storage, kind: str, options: dict[str, Any]) -> Storage:
     """What a provider of somebody else's made is counted like every other memory, unless a resource does already."""
-    counted: Storage = adopt_storage(get_kind_resource(kind), storage, tag=tag)
+    named = {name: options[name] for name in ("stream", "tag") if name in options}
+    counted: Storage = adopt_storage(get_kind_resource(kind), storage, **named)
     return counted
 
 

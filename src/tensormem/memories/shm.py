@@ -38,8 +38,8 @@ def allocate(
     """A storage of new shared memory, zeroed; pages are there when they are touched.
 
     With `peers="r"` the kernel never lets anybody but this storage write, whatever a peer tries. With `huge_pages`, the
-    memory is of 2 MiB pages, or it is refused. The memory is there at once, so `stream` has nothing to wait for. It is
-    counted by `mr`, or by the resource that serves this kind (`tm.mr.get_kind_resource`).
+    memory is of 2 MiB pages, or it is refused. The memory is there at once, and goes back after the work queued on
+    `stream`. It is counted by `mr`, or by the resource that serves this kind (`tm.mr.get_kind_resource`).
 
     >>> allocate(64)
     <Storage ...: 64 bytes of shm in main, 0x...>
@@ -55,6 +55,7 @@ def allocate(
             tag=tag,
             huge_pages=huge_pages,
             readers_only=peers == "r",
+            stream=stream,
             alignment=alignment,
         )
     except errors.NotSupported as missing:

@@ -26,8 +26,11 @@ from tensormem._core import (
 from tensormem.drivers import COMPUTING, resolve
 from tensormem.mr import limits
 from tensormem.mr.resources import (
+    ArenaMemoryResource,
+    BinningMemoryResource,
     DeviceMemoryResource,
     DmaMemoryResource,
+    FixedSizeMemoryResource,
     GpuMemoryResource,
     HostMemoryResource,
     KindMemoryResource,
@@ -228,6 +231,8 @@ def forget_driver(name: str) -> None:
     with _lock:
         for place in [place for place in _resources if place[0] == name]:
             del _resources[place]
+        for kind in [kind for kind in _kinds if kind[1].startswith(f"{name}:")]:
+            del _kinds[kind]
     _forget_served()
 
 
@@ -272,8 +277,18 @@ def trim() -> int:
     True
     """
     with _lock:
-        keepers = [*_resources.values(), *_kinds.values()]
-    return sum(mr.trim() for mr in keepers if isinstance(mr, PoolMemoryResource | SharedMemoryResource))
+        stacks = [*_resources.values(), *_kinds.values()]
+    layers = {id(layer): layer for mr in stacks for layer in _layers(mr)}
+    keepers = [layer for layer in layers.values() if isinstance(layer, PoolMemoryResource | SharedMemoryResource)]
+    return sum(keeper.trim() for keeper in keepers)
+
+
+def _layers(mr: DeviceMemoryResource) -> Iterator[DeviceMemoryResource]:
+    """A resource and everything that it stands on: trackers and limits stand over what keeps memory."""
+    layer: DeviceMemoryResource | None = mr
+    while layer is not None:
+        yield layer
+        layer = layer.upstream_mr
 
 
 def set_pinned_resource(driver: Driver, mr: DeviceMemoryResource) -> None:
@@ -284,6 +299,8 @@ def set_pinned_resource(driver: Driver, mr: DeviceMemoryResource) -> None:
     _forget_served()
 
 
+# What hands out parts of larger memory.
+_PARTERS = (PoolMemoryResource, ArenaMemoryResource, BinningMemoryResource, FixedSizeMemoryResource)
 _LEAVES = {"shm": SharedMemoryResource, "dma": DmaMemoryResource, "pbo": PixelBufferResource}
 _kinds: dict[tuple[str, str], DeviceMemoryResource] = {}
 # Kinds under budgets, by the identities of both, which each value keeps alive.
@@ -299,26 +316,33 @@ def _forget_served() -> None:
     forget_destinations()
 
 
-def get_kind_resource(kind: str, space: str = "main") -> DeviceMemoryResource:
+def get_kind_resource(kind: str, space: "WhereLike" = "main") -> DeviceMemoryResource:
     """The resource that makes memory of a kind ("shm", "dma", "pbo", or one of your own) where nobody names one.
 
     It stands under the budgets that are in force where that memory is. Memory of others that was imported by descriptor
-    into the `space` of a GPU has one of its own.
+    into the `space` of a GPU has one of its own, which follows the streams of that GPU.
 
     >>> import tensormem as tm
     >>> tm.mr.get_kind_resource("shm")
     <SharedMemoryResource on host:0>
     """
     served = _served if _in_use.get() is None else {}  # whoever changes the process puts another in its place
-    found = served.get((kind, space))
+    place = "main" if space == "main" else _kind_place(space)
+    found = served.get((kind, place))
     if found is None:
-        found = served[kind, space] = _charged_kind(str(kind), str(space))
+        found = served[kind, place] = _charged_kind(str(kind), place)
     return found
 
 
-def _charged_kind(kind: str, space: str) -> DeviceMemoryResource:
-    mr = _kind_resource(kind, space)
-    budgets = _budgets_in(space)
+def _kind_place(space: "WhereLike") -> str:
+    """What tells the memory of one device from that of others: "main", "cuda:1", "rocm:0"."""
+    driver = _driver_of(space)
+    return "main" if driver.name == "host" else f"{driver.name}:{driver.device}"
+
+
+def _charged_kind(kind: str, place: str) -> DeviceMemoryResource:
+    mr = _kind_resource(kind, place)
+    budgets = _budgets_in(place)
     if not budgets:
         return mr
     key = id(mr), *map(id, budgets)
@@ -330,17 +354,17 @@ def _charged_kind(kind: str, space: str) -> DeviceMemoryResource:
     return found
 
 
-def _budgets_in(space: str) -> tuple[Budget, ...]:
-    driver = host_driver() if space == "main" else resolve(space).driver
+def _budgets_in(place: str) -> tuple[Budget, ...]:
+    driver = host_driver() if place == "main" else resolve(place).driver
     return budgets_in_force(driver, driver.device)
 
 
-def _kind_resource(kind: str, space: str) -> DeviceMemoryResource:
-    found = _kinds.get((kind, space))
+def _kind_resource(kind: str, place: str) -> DeviceMemoryResource:
+    found = _kinds.get((kind, place))
     if found is None:
-        leaf = _LEAVES.get(kind) if space == "main" else None
-        made = KindMemoryResource(kind, space) if leaf is None else leaf()
-        found = _kinds.setdefault((kind, space), made)
+        leaf = _LEAVES.get(kind) if place == "main" else None
+        made = KindMemoryResource(kind, place) if leaf is None else leaf()
+        found = _kinds.setdefault((kind, place), made)
     return found
 
 
@@ -359,7 +383,14 @@ def set_kind_resource(kind: str, mr: DeviceMemoryResource) -> None:
     found = kind_of(mr)
     if found != kind:
         raise errors.InvalidArgument(f"{mr!r} makes {found or 'plain'} memory, and {kind} was asked for")
-    _kinds[str(kind), space_of(mr)] = mr
+    for layer in _layers(mr):
+        if isinstance(layer, _PARTERS):
+            raise errors.MemoryUnavailable(
+                str(kind),
+                f"{layer!r} hands out parts of larger memory, which cannot be shared or mapped by themselves; let a "
+                "leaf or an adaptor over one serve it",
+            )
+    _kinds[str(kind), _kind_place(mr.driver)] = mr
     _forget_served()
 
 

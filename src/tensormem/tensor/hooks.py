@@ -88,7 +88,8 @@ def allocate(
         return Storage(0, 0, owner=None, host_accessible=options.pop("host"), **options)
     if mr is not None and (memory is None or memory == TensorMemory.MEM):
         return storage_from(mr, nbytes, stream, alignment, tag)
-    options = {name: value for name, value in (("stream", stream), ("alignment", alignment), ("tag", tag)) if value}
+    said = (("stream", stream), ("alignment", alignment), ("tag", tag))
+    options = {name: value for name, value in said if value is not None}
     if mr is not None:
         options["mr"] = mr
     if memory is None:

@@ -84,6 +84,7 @@ def from_external_fd(
     space: WhereLike = "gpu:0",
     nbytes: SupportsIndex | str | None = None,
     offset: int = 0,
+    tag: str | None = None,
 ) -> Tensor:
     """A tensor in a GPU's space over the memory behind a descriptor, such as a DMA-BUF, without a copy.
 
@@ -101,7 +102,7 @@ def from_external_fd(
     gpu:0 [256, 770, 1284, 1798]
     >>> os.close(fd)
     """
-    return _over_storage(import_external(fd, space, nbytes=nbytes), find_dtype(dtype), shape, offset)
+    return _over_storage(import_external(fd, space, nbytes=nbytes, tag=tag), find_dtype(dtype), shape, offset)
 
 
 def from_pointer(

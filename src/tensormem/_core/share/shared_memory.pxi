@@ -215,8 +215,8 @@ cdef uint64_t _HUGE_PAGE = 2 << 20
 
 
 def allocate_shared_memory(DeviceMemoryResource mr not None, nbytes, space, memory, *, tag=None, bint huge_pages=False,
-                           bint readers_only=False, alignment=None):
-    """A storage of new shared memory, zeroed, that `mr` counts. With `huge_pages`, of 2 MiB pages or not at all; with
+                           bint readers_only=False, stream=None, alignment=None):
+    """A storage of new shared memory, zeroed, that `mr` counts, and that goes back in the order of `stream`. With `huge_pages`, of 2 MiB pages or not at all; with
     `readers_only`, others never write."""
     cdef SharedMemory owner = SharedMemory.__new__(SharedMemory)
     cdef bytes called = _NAME if tag is None else tag.encode()[:200].replace(b"\0", b"?")
@@ -229,7 +229,7 @@ def allocate_shared_memory(DeviceMemoryResource mr not None, nbytes, space, memo
         wanted += -wanted % _HUGE_PAGE
     cdef unique_ptr[SharedMemoryMaker] maker
     maker.reset(new SharedMemoryMaker(options))
-    cdef DeviceBlock block = _block_of(mr, maker.get(), wanted, alignment, tag)
+    cdef DeviceBlock block = _block_of(mr, maker.get(), wanted, stream, alignment, tag)
     owner._native = maker.get().made()
     owner.native = owner._native.get()
     owner.id = next_storage_id()
@@ -268,16 +268,16 @@ def attach_shared_memory(DeviceMemoryResource mr not None, fd, nbytes, space, me
             pass
     cdef unique_ptr[SharedMemoryMaker] maker
     maker.reset(new SharedMemoryMaker(attached))
-    block = _block_of(mr, maker.get(), native.nbytes(), None, tag)
+    block = _block_of(mr, maker.get(), native.nbytes(), None, None, tag)
     share_block(owner._file, block)
     made.hold_block(block, NULL)
     return made
 
 
-cdef DeviceBlock _block_of(DeviceMemoryResource mr, SharedMemoryMaker* maker, uint64_t nbytes, object alignment,
-                           object tag):
+cdef DeviceBlock _block_of(DeviceMemoryResource mr, SharedMemoryMaker* maker, uint64_t nbytes, object stream,
+                           object alignment, object tag):
     cdef AllocRequest request
-    mr._request(&request, 1, None, 1 if alignment is None else alignment, tag)
+    mr._request(&request, 1, stream, 1 if alignment is None else alignment, tag)
     request.nbytes = nbytes
     request.maker = maker
     request.zeroed = True  # new files are

@@ -1,5 +1,6 @@
 from typing import SupportsIndex, final
 
+from tensormem._core.base.streams import StreamLike
 from tensormem._core.resource.resources import DeviceMemoryResource
 from tensormem._core.tensor.storages import Storage
 from tensormem.spaces import LogicalMemorySpace
@@ -37,6 +38,7 @@ def allocate_shared_memory(
     tag: str | None = None,
     huge_pages: bool = False,
     readers_only: bool = False,
+    stream: StreamLike | None = None,
     alignment: SupportsIndex | None = None,
 ) -> Storage: ...
 def attach_shared_memory(

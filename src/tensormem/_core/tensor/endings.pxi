@@ -52,6 +52,11 @@ cdef class Ending:
         self._memory = NULL
         try:
             _give_back(block)
+        except (errors.NotSupported, errors.StreamMisuse):
+            # Nothing can be asked of its streams: the driver is gone, or this is one of its host functions. The owner
+            # knows what to do.
+            owner, self._owner = self._owner, None
+            _release(owner)
         finally:
             self._going = False
         error, self._error = self._error, None

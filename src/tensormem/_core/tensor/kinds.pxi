@@ -40,7 +40,8 @@ cdef extern from "driver/host/spare_files.hpp" namespace "tensormem::host" nogil
 cdef class KindMemoryResource(DeviceMemoryResource):
     """The leaf over a kind of memory that something else makes: a kind of your own, or what was imported by descriptor.
 
-    It makes no block of a size alone: `tensormem.memories` does, and counts it here. `space` is where the memory is.
+    It makes no block of a size alone: `tensormem.memories` does, and counts it here. `space` is where the memory is: that
+    of a GPU goes back in the order of the GPU's streams.
 
     >>> import tensormem as tm
     >>> mr = tm.mr.KindMemoryResource("camera")
@@ -51,12 +52,12 @@ cdef class KindMemoryResource(DeviceMemoryResource):
     def __init__(self, kind, space="main"):
         begin_construction(self._construction, self)
         cdef shared_ptr[MemoryMaker] nobody
-        cdef bytes where = str(space).encode()
-        cdef MemorySpace found
-        if not space_from_text(string_view(<const char*>where, len(where)), &found):
-            raise errors.InvalidSpace(space)
+        # What is meant by a "where" is known above this module.
+        from tensormem.drivers import resolve
+
+        where = resolve(space)
         self.kind = str(kind)
-        _adopt(self, found, nobody)
+        _adopt(self, where.driver, str(where.space), nobody)
 
     def describe(self):
         """One line about this resource alone, for pictures of a stack."""
@@ -81,7 +82,7 @@ cdef class SharedMemoryResource(KindMemoryResource):
     def __init__(self):
         begin_construction(self._construction, self)
         self.kind = "shm"
-        _adopt(self, MemorySpace(), standard_shared_memory_maker())
+        _adopt(self, base.host(), "main", standard_shared_memory_maker())
 
     @property
     def idle_bytes(self):
@@ -112,7 +113,7 @@ cdef class DmaMemoryResource(KindMemoryResource):
         begin_construction(self._construction, self)
         self.kind = "dma"
         self.heap = heap
-        _adopt(self, MemorySpace(), _standard("tensormem.memories.dma.making", {"heap": heap}))
+        _adopt(self, base.host(), "main", _standard("tensormem.memories.dma.making", {"heap": heap}))
 
 
 cdef class PixelBufferResource(KindMemoryResource):
@@ -130,14 +131,17 @@ cdef class PixelBufferResource(KindMemoryResource):
         begin_construction(self._construction, self)
         self.kind = "pbo"
         self.context = context
-        _adopt(self, MemorySpace(), _standard("tensormem.memories.pbo", {"context": context, "persistent": True}))
+        _adopt(self, base.host(), "main", _standard("tensormem.memories.pbo", {"context": context, "persistent": True}))
 
 
-cdef int _adopt(KindMemoryResource leaf, const MemorySpace& space, shared_ptr[MemoryMaker] standard) except -1:
-    cdef Driver driver = base.host()
+cdef int _adopt(KindMemoryResource leaf, Driver driver, str space, shared_ptr[MemoryMaker] standard) except -1:
+    cdef bytes text = space.encode()
+    cdef MemorySpace found
+    if not space_from_text(string_view(<const char*>text, len(text)), &found):
+        raise errors.InvalidSpace(space)
     leaf.adopt(
         static_pointer_cast[Resource, NativeKindMemoryResource](
-            make_shared[NativeKindMemoryResource](driver.native[0], 0, space, standard)),
+            make_shared[NativeKindMemoryResource](driver.native[0], driver.device, found, standard)),
         driver,
         None,
     )
@@ -196,14 +200,15 @@ cdef void _make_memory(PyObject* held, const AllocRequest* request, PyObject** e
         status[0] = python_failure(<PyObject*>error, "the maker of the memory raised", request.nbytes)
 
 
-def allocate_of_kind(DeviceMemoryResource mr not None, nbytes, make, *, alignment=None, tag=None):
-    """The storage that `make(nbytes)` gives, counted by `mr`, which is asked first and may refuse."""
+def allocate_of_kind(DeviceMemoryResource mr not None, nbytes, make, *, stream=None, alignment=None, tag=None):
+    """The storage that `make(nbytes)` gives, counted by `mr`, which is asked first and may refuse. It goes back in the
+    order of `stream`."""
     cdef KindRequest asked = KindRequest.__new__(KindRequest)
     asked.make = make
-    return _counted(asked, mr, nbytes, alignment, tag)
+    return _counted(asked, mr, nbytes, stream, alignment, tag)
 
 
-def adopt_storage(DeviceMemoryResource mr not None, Storage storage not None, *, file=None, tag=None):
+def adopt_storage(DeviceMemoryResource mr not None, Storage storage not None, *, file=None, stream=None, tag=None):
     """Let `mr` count a storage of memory that exists already, and give it. If `mr` refuses, the storage is closed.
 
     `file` is the (st_dev, st_ino) behind it: memory that this process counts already is counted once.
@@ -223,7 +228,7 @@ def adopt_storage(DeviceMemoryResource mr not None, Storage storage not None, *,
     asked.make = lambda _: storage
     asked.whole = True
     try:
-        _counted(asked, mr, storage.capacity, None, tag)
+        _counted(asked, mr, storage.capacity, stream, None, tag)
     except BaseException:
         storage.close()
         raise
@@ -232,11 +237,12 @@ def adopt_storage(DeviceMemoryResource mr not None, Storage storage not None, *,
     return storage
 
 
-cdef Storage _counted(KindRequest asked, DeviceMemoryResource mr, object nbytes, object alignment, object tag):
+cdef Storage _counted(KindRequest asked, DeviceMemoryResource mr, object nbytes, object stream, object alignment,
+                      object tag):
     cdef AllocRequest request
     cdef DeviceBlock block
     cdef unique_ptr[PythonMaker] maker
-    mr._request(&request, nbytes, None, 1 if alignment is None else alignment, tag)
+    mr._request(&request, nbytes, stream, 1 if alignment is None else alignment, tag)
     asked.nbytes = request.nbytes
     maker.reset(new PythonMaker(<PyObject*>asked, _make_memory, end_memory))
     request.maker = maker.get()

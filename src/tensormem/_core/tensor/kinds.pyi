@@ -1,12 +1,13 @@
 from collections.abc import Callable
 from typing import SupportsIndex, final
 
+from tensormem._core.base.streams import StreamLike
 from tensormem._core.resource.resources import DeviceMemoryResource
 from tensormem._core.tensor.storages import Storage
-from tensormem.spaces import LogicalMemorySpace
+from tensormem.drivers.where import WhereLike
 
 class KindMemoryResource(DeviceMemoryResource):
-    def __init__(self, kind: str, space: LogicalMemorySpace | str = "main") -> None: ...
+    def __init__(self, kind: str, space: WhereLike = "main") -> None: ...
     @property
     def kind(self) -> str: ...
 
@@ -34,10 +35,16 @@ def allocate_of_kind(
     nbytes: SupportsIndex | str,
     make: Callable[[int], Storage],
     *,
+    stream: StreamLike | None = None,
     alignment: SupportsIndex | None = None,
     tag: str | None = None,
 ) -> Storage: ...
 def adopt_storage(
-    mr: DeviceMemoryResource, storage: Storage, *, file: tuple[int, int] | None = None, tag: str | None = None
+    mr: DeviceMemoryResource,
+    storage: Storage,
+    *,
+    file: tuple[int, int] | None = None,
+    stream: StreamLike | None = None,
+    tag: str | None = None,
 ) -> Storage: ...
 def kind_of(mr: DeviceMemoryResource) -> str | None: ...

@@ -16,6 +16,7 @@ from typing import SupportsIndex
 from tensormem import errors
 from tensormem._core import (
     Storage,
+    StreamLike,
     adopt_storage,
     allocate_of_kind,
     claim_identity,
@@ -51,12 +52,12 @@ def allocate(
     name: str | None = None,
     alignment: SupportsIndex | None = None,
     mr: DeviceMemoryResource | None = None,
-    stream: object = None,
+    stream: StreamLike | None = None,
     tag: str | None = None,
 ) -> Storage:
     """A storage of a new DMA-BUF, zeroed. `heap` is one of `list_heaps()` or "udmabuf"; `name` is for debugging.
 
-    Without a name it is called by its `tag`, as far as that goes. The memory is there at once, whatever the `stream`.
+    Without a name it is called by its `tag`, as far as that goes. It goes back after the work queued on `stream`.
     It is counted by `mr`, or by the resource that serves this kind (`tm.mr.get_kind_resource`).
 
     >>> if why_not() is None:
@@ -72,7 +73,7 @@ def allocate(
         names.check_name(name)
     make = partial(make_storage, heap=heap, name=name or names.shortened(tag), used_bytes=size)
     resource = get_kind_resource("dma") if mr is None else mr
-    storage: Storage = allocate_of_kind(resource, size, make, alignment=alignment, tag=tag)
+    storage: Storage = allocate_of_kind(resource, size, make, stream=stream, alignment=alignment, tag=tag)
     if storage.block is not None:
         share_block(
             storage.owner.identity, storage.block
