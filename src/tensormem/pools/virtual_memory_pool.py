@@ -6,6 +6,8 @@ Must not know: tensors and tenants.
 import itertools
 import threading
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from tensormem import _core, errors
 from tensormem.pools.compaction_report import CompactionReport
@@ -115,7 +117,7 @@ class VirtualMemoryPool(_core.VirtualMemoryPool):
         Touching the addresses faults until `resume`. `StreamMisuse` while a stream uses any of it, `StillHeld` while a
         view does; then nothing has changed.
         """
-        with self._suspending:
+        with self._suspending, self._used():
             self._forget_stale()
             places = self._hold_tagged(tag)
             ids = [number for number, *_ in places]
@@ -140,7 +142,7 @@ class VirtualMemoryPool(_core.VirtualMemoryPool):
 
         All of it or nothing. Every address is what it was; every block has a new `generation`.
         """
-        with self._suspending:
+        with self._suspending, self._used():
             places = self._list_suspended(tag)
             ids = [number for number, *_ in places]
             self._resume(ids)
@@ -166,12 +168,20 @@ class VirtualMemoryPool(_core.VirtualMemoryPool):
         return gone
 
     def close(self) -> None:
-        """Give everything back, whatever is still in it. `StillHeld` while views of blocks are in use. Once or many
-        times.
+        """Give everything back, whatever is still in it. `StillHeld`, a `BufferError`, while views of blocks are in
+        use, or calls of other threads are under way. Closing twice is harmless.
         """
         super().close()
         with self._suspending:
             self._forget_stale()
+
+    @contextmanager
+    def _used(self) -> Iterator[None]:
+        self._begin_use()
+        try:
+            yield
+        finally:
+            self._end_use()
 
     def _forget_stale(self) -> None:
         for suspension in list(self._spilled):

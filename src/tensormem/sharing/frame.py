@@ -6,6 +6,7 @@ Must not know: which slot is given to whom; the ring does.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, SupportsIndex
 
@@ -197,7 +198,10 @@ class WritableFrame:
         return self.tensor.numpy()
 
     def publish(self) -> int:
-        """Make it the newest frame; its number, or 0 when the ring was full and it had to be dropped."""
+        """Make it the newest frame; its number, or 0 when the ring was full and it had to be dropped.
+
+        `BufferError` while an operation of another thread uses its tensor: nobody may read what is being written.
+        """
         when = time.monotonic_ns() if self.timestamp is None else self.timestamp
         if type(when) is not int or not 0 <= when < 2**64:
             raise errors.InvalidArgument(f"a timestamp is a number of nanoseconds from 0 on, not {when!r:.40}")
@@ -208,12 +212,14 @@ class WritableFrame:
         return self.number
 
     def abandon(self) -> None:
-        """Give it up: no reader sees it. Once or many times."""
+        """Give it up: no reader sees it. Calling it twice is harmless; `BufferError` as for `publish`."""
         writer = self._finish()
         if writer is not None:
             writer.abandon()
 
-    def _finish(self) -> RingWriter | None:
+    def _finish(self, *, forced: bool = False) -> RingWriter | None:
+        if self._tensor is not None and self._tensor.storage.operation_count and not forced:
+            raise BufferError(f"{self._tensor.storage!r} is a frame that an operation of another thread uses")
         writer, self._writer = self._writer, None
         tensor, self._tensor = self._tensor, None
         if tensor is not None and tensor.storage.export_count == 0:
@@ -231,8 +237,11 @@ class WritableFrame:
         if kind is None:
             self.publish()
         else:
-            self.abandon()
+            with suppress(BufferError):  # it is given up when it is dropped
+                self.abandon()
 
     def __del__(self) -> None:
         if self._writer is not None:
-            self.abandon()
+            writer = self._finish(forced=True)
+            if writer is not None:
+                writer.abandon()

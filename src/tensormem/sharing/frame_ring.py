@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import NamedTuple, NoReturn, Self, SupportsIndex
 
@@ -89,14 +90,15 @@ class FrameRing:
         if TensorMemory(memory) not in (TensorMemory.SHM, TensorMemory.DMA):
             raise errors.MemoryUnavailable(str(memory), "the frames of a ring are in shm or dma, which can be shared")
         self._file = RingFile.create(frames, shape, dtype, str(WhenFull.parse(when_full)), str(ReadMode.parse(mode)))
-        made = empty(self.nbytes, "uint8", memory=memory, tag=tag)
-        if made.memory != memory:
-            raise errors.MemoryUnavailable(str(memory), made.memory_reason)
-        fd = made.clone_fd()
-        try:
-            self._prepare(fd, writable=made, readonly=False)
-        finally:
-            os.close(fd)
+        with self._counted_control(tag):
+            made = empty(self.nbytes, "uint8", memory=memory, tag=tag)
+            if made.memory != memory:
+                raise errors.MemoryUnavailable(str(memory), made.memory_reason)
+            fd = made.clone_fd()
+            try:
+                self._prepare(fd, writable=made, readonly=False)
+            finally:
+                os.close(fd)
 
     @classmethod
     def for_images(
@@ -141,10 +143,23 @@ class FrameRing:
         ring = cls.__new__(cls)
         begin_construction(ring, FrameRing)
         ring._file = RingFile.attach(control_fd)
-        ring._prepare(frames_fd, writable=None, readonly=readonly, tag=tag)
+        with ring._counted_control(tag):
+            ring._prepare(frames_fd, writable=None, readonly=readonly, tag=tag)
         if chosen is not None:
             ring._mode = chosen
         return ring
+
+    @contextmanager
+    def _counted_control(self, tag: str | None) -> Iterator[None]:
+        """The control data counts as the memory that it is, unless the body fails."""
+        control = from_fd(self._file.fd, "uint8", self._file.nbytes, readonly=True, tag=tag)
+        try:
+            yield
+        except BaseException:
+            control.close()
+            self._file.close()
+            raise
+        self._control: Tensor | None = control
 
     def _prepare(self, frames_fd: int, *, writable: Tensor | None, readonly: bool, tag: str | None = None) -> None:
         self._readonly = readonly
@@ -316,7 +331,7 @@ class FrameRing:
         writer, self._writer, self._reader = self._writer, None, None
         if writer is not None:
             writer.end()
-        self._readable = self._writable = None
+        self._readable = self._writable = self._control = None
         self._file.close()
         os.close(self._frames_fd)
 
@@ -335,7 +350,7 @@ class FrameRing:
     def __del__(self) -> None:
         # Without a word to the readers: only `close` says that the writer is done.
         if getattr(self, "_readable", None) is not None:
-            self._readable = None
+            self._readable = self._control = None
             os.close(self._frames_fd)
 
     def __reduce__(self) -> NoReturn:

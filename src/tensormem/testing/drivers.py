@@ -10,11 +10,14 @@ Must not know: any particular driver.
 """
 
 import ctypes
+import threading
 
 import pytest
 
 from tensormem import errors
 from tensormem._core import Driver
+from tensormem.drivers import resolve
+from tensormem.mr import HostMemoryResource
 from tensormem.streams import Event, Stream
 
 __all__ = ["DriverConformance"]
@@ -84,6 +87,43 @@ class DriverConformance:
         driver.fill(ctypes.addressof(memory), 0x0201, 2, (8, 1, 1))
         Stream.default(driver).synchronize()
         assert memory.raw == b"\x01\x02" * 4
+
+    def test_it_says_where_it_is_to_the_one_resolver(self) -> None:
+        driver = self.driver()
+        assert resolve(driver).driver is driver
+
+    def test_memory_that_a_call_is_given_is_in_use_until_it_returns(self) -> None:
+        """Also when it refuses; what was freed is taken by no call."""
+        driver, mr = self.driver(), HostMemoryResource()
+        block = mr.allocate(64)
+        driver.fill(block, 7, 1, (64, 1, 1))
+        Stream.default(driver).synchronize()
+        assert bytes(block) == b"\x07" * 64
+        with pytest.raises(errors.InvalidArgument):
+            driver.copy(block, 0, 64)
+        assert block.export_count == 0
+        mr.deallocate(block)
+        with pytest.raises(errors.UseAfterFree):
+            driver.fill(block, 7, 1, (64, 1, 1))
+
+    def test_waiting_for_a_stream_lets_other_threads_run(self) -> None:
+        gate = threading.Event()
+        with Stream(self.driver()) as stream:
+            stream.launch(gate.wait)
+            opener = threading.Timer(0, gate.set)
+            opener.start()
+            stream.synchronize()  # with the GIL held, nobody would open the gate
+            opener.join()
+            assert stream.done
+
+    def test_what_a_stream_was_given_is_done_or_refused_when_it_is_closed_twice(self) -> None:
+        stream = Stream(self.driver())
+        done: list[int] = []
+        stream.launch(done.append, 1)
+        stream.synchronize()
+        stream.close()
+        stream.close()
+        assert done == [1]
 
     def test_copies_of_nothing_and_from_nowhere_are_refused(self) -> None:
         driver = self.driver()

@@ -14,12 +14,15 @@ import gc
 import pickle
 from itertools import pairwise, product
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from tensormem import errors, trace
+from tensormem._core import host_driver, reap_streams, using
 from tensormem.memories import Storage, TensorMemory
-from tensormem.mr import limit, tag
+from tensormem.mr import limit, memory_stats, tag
+from tensormem.streams import Stream
 from tensormem.tensor import Tensor, from_dlpack
 from tensormem.testing.applicability import Suite, needs
 
@@ -35,6 +38,9 @@ class MemoryConformance(Suite):
 
     follows_limits: bool = True
     """Whether limits in force charge it, as they charge whatever is made without a named resource."""
+
+    queues_copies: bool = True
+    """Whether a copy on a stream returns before it ran; not where accesses have brackets, which end behind it."""
 
     def live(self) -> int | None:
         """How many storages of the kind are out, if it can tell; the suite then looks for leaks."""
@@ -99,6 +105,40 @@ class MemoryConformance(Suite):
             lives = [life for life in recorded.blocks() if life.tag == "crossing"]
         assert [life.space for life in lives] == [space] and lives[0].nbytes >= 4096
         assert lives[0].end_ns is not None
+
+    @needs("follows_limits")
+    def test_the_statistics_of_the_process_agree_with_the_limit_to_the_byte(self) -> None:
+        before = memory_stats()["charged_bytes"]
+        with limit() as counted:
+            storage = self.allocate(4096)
+        assert memory_stats()["charged_bytes"] - before == counted.used >= 4096
+        storage.close()
+        assert memory_stats()["charged_bytes"] == before
+
+    def test_it_is_not_closed_while_an_operation_uses_it(self) -> None:
+        storage = self.allocate(4096)
+        with using(storage), pytest.raises(BufferError):
+            storage.close()
+        assert not storage.closed
+        storage.close()
+
+    @needs("queues_copies")
+    def test_what_a_stream_still_uses_is_given_back_when_it_has_passed(self) -> None:
+        storage = self.allocate(4096)
+        assert storage.block is not None, "a resource counts it"
+        counted_by = storage.block.mr
+        before = self.live()
+        gate = Event()
+        with Stream(host_driver()) as stream:
+            stream.launch(gate.wait)
+            target, source = Tensor(storage, "uint8", 4096), Tensor(self.allocate(4096), "uint8", 4096)
+            target.copy_(source, stream=stream)
+            target.close()  # does not wait, or nobody would open the gate
+            gate.set()
+            stream.synchronize()
+        reap_streams()
+        counted_by.reap_pending()
+        assert self.live() == before  # one came and one went
 
     def test_closing_waits_for_exports_and_refuses_use_afterwards(self) -> None:
         storage = self.allocate(16)

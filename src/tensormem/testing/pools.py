@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tensormem import errors, trace
-from tensormem.mr import limit, tag
+from tensormem.mr import limit, memory_stats, tag
 from tensormem.pools import MemoryStats, PhysicalLimit, PoolBlock, VirtualMemoryPool
 from tensormem.streams import Stream, default_stream
 from tensormem.testing.resources import Gate
@@ -53,6 +53,35 @@ class PoolConformance:
             report = caught.value.report()
             assert report.tag == "activations" and report.layers and report.hints
             assert pool.physical_memory_usage == 0
+
+    def test_the_statistics_of_the_process_agree_with_the_limit_to_the_byte(self) -> None:
+        before = memory_stats()["charged_bytes"]
+        with limit() as counted, VirtualMemoryPool(64 * _PAGE, _PAGE, self.device) as pool:
+            pool.allocate(0, 2 * _PAGE)
+            assert memory_stats()["charged_bytes"] - before == counted.used == 2 * _PAGE
+        assert memory_stats()["charged_bytes"] == before
+
+    def test_a_tag_that_is_given_is_stronger_than_the_scope(self, pool: VirtualMemoryPool) -> None:
+        with tag("around"):
+            given, named = pool.allocate(size=_PAGE, tag="given"), pool.allocate(size=_PAGE)
+        assert (given.tag, named.tag) == ("given", "around")
+
+    def test_a_block_that_a_drivers_call_is_given_stays_where_it_is(self, pool: VirtualMemoryPool) -> None:
+        block = pool.allocate(size=_PAGE, movable=True)
+        with block.hold(), pytest.raises(BufferError):
+            pool.deallocate(block)
+        with pytest.raises(errors.TensormemError):
+            pool.driver.fill(block, 0, 1, (0, 1, 1))
+        pool.deallocate(block)  # a call that was refused holds nothing
+        with pytest.raises(errors.TensormemError):
+            pool.driver.fill(block, 0, 1, (_PAGE, 1, 1))
+
+    def test_closing_twice_is_harmless(self) -> None:
+        pool = VirtualMemoryPool(64 * _PAGE, _PAGE, self.device)
+        pool.allocate(0, _PAGE)
+        pool.close()
+        pool.close()
+        assert pool.closed
 
     def test_a_trace_has_its_blocks_once_and_ends_them_when_it_closes(self, tmp_path: Path) -> None:
         with (

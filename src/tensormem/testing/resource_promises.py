@@ -1,8 +1,10 @@
-"""Owns: the part of the resource suite that asks what every maker of memory keeps: tag, limit, report, trace, count.
+"""Owns: the part of the resource suite that asks what every maker of memory keeps: tag, limit, report, trace, count,
+in use, reach.
 
 Must not know: any particular resource.
 """
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,8 @@ import pytest
 from tensormem import errors, trace
 from tensormem._core import space_of
 from tensormem.mr import DeviceMemoryResource, LimitingResourceAdaptor, memory_stats, tag
+from tensormem.streams import Stream
+from tensormem.testing.applicability import needs
 from tensormem.testing.resource_suite import ResourceSuite
 
 __all__ = ["PromiseConformance"]
@@ -48,6 +52,44 @@ class PromiseConformance(ResourceSuite):
             lives = [life for life in recorded.blocks() if life.tag == "crossing"]
         assert [(life.nbytes, life.space) for life in lives] == [(1000, space_of(mr))]
         assert lives[0].end_ns is not None
+
+    def test_a_tag_that_is_given_is_stronger_than_the_scope(self, mr: DeviceMemoryResource) -> None:
+        """On the block, whatever is in force around."""
+        with tag("around"):
+            given, named = mr.allocate(1000, tag="given"), mr.allocate(1000)
+        assert (given.tag, named.tag) == ("given", "around")
+        mr.deallocate(given)
+        mr.deallocate(named)
+
+    def test_a_block_that_a_drivers_call_is_given_is_in_use_until_it_returns(self, mr: DeviceMemoryResource) -> None:
+        """Then, and when the call refuses, it can be freed; afterwards no call takes it."""
+        block = mr.allocate(1000)
+        for box in ((1000, 1, 1), (0, 1, 1)):
+            with suppress(errors.TensormemError):
+                mr.driver.fill(block, 0, 1, box)
+            assert block.export_count == 0
+        Stream.default(mr.driver).synchronize()
+        mr.deallocate(block)
+        mr.reap_pending()
+        with pytest.raises(errors.UseAfterFree):
+            mr.driver.fill(block, 0, 1, (1000, 1, 1))
+
+    @needs("host_accessible")
+    def test_it_is_not_freed_under_a_view(self, mr: DeviceMemoryResource) -> None:
+        """`BufferError`, and nothing has changed."""
+        block = mr.allocate(1000)
+        with memoryview(block), pytest.raises(BufferError):
+            mr.deallocate(block)
+        assert block.state == "live"
+        mr.deallocate(block)
+
+    @needs("cpu_cannot_touch")
+    def test_memory_that_the_cpu_cannot_touch_is_refused_to_it(self, mr: DeviceMemoryResource) -> None:
+        """By every way in which the CPU would."""
+        block = mr.allocate(1000)
+        with pytest.raises((BufferError, errors.TensormemError)):
+            memoryview(block)
+        mr.deallocate(block)
 
     def test_the_statistics_of_the_process_count_it_once(self, mr: DeviceMemoryResource) -> None:
         """However many resources it passes through; one that puts guards around a block adds those."""

@@ -43,10 +43,13 @@ class ResourceSuite(Suite):
     """Whether uses of a block by other streams are tracked."""
     on_the_host = True
     """Whether its streams are the host's, whose events can be counted."""
+    cpu_cannot_touch = False
+    """The opposite of `host_accessible`; found by itself."""
     stands_on_an_upstream = False
     """Whether `make_over` was given; found by itself."""
 
     def __init_subclass__(cls) -> None:
+        cls.cpu_cannot_touch = not cls.host_accessible
         cls.stands_on_an_upstream = cls.make_over is not ResourceSuite.make_over
         super().__init_subclass__()
 

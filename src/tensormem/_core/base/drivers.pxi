@@ -3,6 +3,7 @@
 Addresses and handles are plain integers here and nothing is owned: `tensormem.vmm` and the resources are what people
 use. Must not know: spaces, resources, tensors.
 """
+cimport cython
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid
 from libc.stdint cimport int32_t, uint32_t, uint64_t
 from libcpp cimport bool as cbool
@@ -86,7 +87,8 @@ cdef class Driver:
         check(self.native.memory_info(self._device(device), &info))
         return info.free_bytes, info.total_bytes
 
-    # --- Work on a stream. The caller keeps the memory alive until the stream has passed. ---
+    # --- Work on a stream. Blocks and address ranges count as in use for the length of the call; the caller keeps the
+    # --- memory until the stream has passed, and that behind plain numbers always.
 
     def copy(self, destination, source, nbytes, stream=None):
         """Copy `nbytes` from one address to another, on a stream."""
@@ -97,10 +99,13 @@ cdef class Driver:
                      destination_plane=None, source_plane=None):
         """Copy a box of (width, height, depth) bytes, rows and planes apart by the given pitches, on a stream."""
         cdef CopyShape box = _box(shape)
-        cdef Pitched to = _pitched(destination, destination_pitch, destination_plane, box)
-        cdef Pitched origin = _pitched(source, source_pitch, source_plane, box)
         cdef StreamNumber queue = stream_id(stream, self.native)
+        cdef Pitched to, origin
         cdef Status status
+        cdef _Operand left = _operand(self, destination)
+        cdef _Operand right = _operand(self, source)
+        to = _pitched(left.address, destination_pitch, destination_plane, box)
+        origin = _pitched(right.address, source_pitch, source_plane, box)
         with nogil:
             status = self.native.copy(to, origin, box, queue)
         check(move(status))
@@ -109,7 +114,8 @@ cdef class Driver:
     def fill(self, destination, value, element_bytes, shape, stream=None, *, pitch=None, plane=None):
         """Repeat `value`, an unsigned number of 1, 2, 4 or 8 bytes, over a box of (width, height, depth) bytes."""
         cdef CopyShape box = _box(shape)
-        cdef Pitched to = _pitched(destination, box.width if pitch is None else pitch, plane, box)
+        cdef _Operand operand = _operand(self, destination)
+        cdef Pitched to = _pitched(operand.address, box.width if pitch is None else pitch, plane, box)
         cdef StreamNumber queue = stream_id(stream, self.native)
         cdef uint64_t pattern = address_of(value)
         cdef uint32_t width = <uint32_t>min(size_of(element_bytes), 0xFFFFFFFF)
@@ -120,7 +126,8 @@ cdef class Driver:
 
     def pin(self, address, nbytes):
         """Page-lock memory that somebody else allocated."""
-        cdef uint64_t start = address_of(address)
+        cdef _Operand operand = _operand(self, address)
+        cdef uint64_t start = operand.address
         cdef uint64_t size = size_of(nbytes)
         cdef Status status
         with nogil:
@@ -138,7 +145,8 @@ cdef class Driver:
         the host). `unset` takes it back. The bytes are the same whatever is said."""
         if advice not in _ADVICE:
             raise errors.InvalidArgument(f"advice is one of {', '.join(_ADVICE)}, not {advice!r:.40}")
-        cdef uint64_t start = address_of(address)
+        cdef _Operand operand = _operand(self, address)
+        cdef uint64_t start = operand.address
         cdef uint64_t size = size_of(nbytes)
         cdef Advice said = <Advice><int>(_ADVICE[advice] + (1 if unset else 0))
         cdef int32_t where = self._location(device)
@@ -149,7 +157,8 @@ cdef class Driver:
 
     def prefetch(self, address, nbytes, device=None, stream=None):
         """Start moving managed memory to a device ("main" or -1: the host), on a stream."""
-        cdef uint64_t start = address_of(address)
+        cdef _Operand operand = _operand(self, address)
+        cdef uint64_t start = operand.address
         cdef uint64_t size = size_of(nbytes)
         cdef int32_t where = self._location(device)
         cdef StreamNumber queue = stream_id(stream, self.native)
@@ -300,9 +309,34 @@ cdef CopyShape _box(object shape) except *:
     return box
 
 
-cdef Pitched _pitched(object address, object pitch, object plane, const CopyShape& box) except *:
+@cython.final
+@cython.freelist(8)
+cdef class _Operand:
+    """Memory that a call was given, in use until this is dropped."""
+
+    cdef object _used  # None for a plain number, whose memory nobody knows
+    cdef uint64_t address
+
+    def __dealloc__(self):
+        if self._used is not None:
+            self._used._end_use()
+
+
+cdef _Operand _operand(Driver driver, object given):
+    # Whoever knows its memory says whether the driver reaches it.
+    cdef _Operand made = _Operand.__new__(_Operand)
+    begin = None if type(given) is int else getattr(type(given), "_begin_use", None)
+    if begin is None:
+        made.address = address_of(given)
+    else:
+        made.address = address_of(begin(given, driver))
+        made._used = given
+    return made
+
+
+cdef Pitched _pitched(uint64_t address, object pitch, object plane, const CopyShape& box) except *:
     cdef Pitched place
-    place.address = address_of(address)
+    place.address = address
     place.device = 0
     place.row_pitch = size_of(pitch)
     place.plane_pitch = place.row_pitch * box.height if plane is None else size_of(plane)

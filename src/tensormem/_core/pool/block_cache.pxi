@@ -23,7 +23,7 @@ from libcpp.memory cimport shared_ptr
 from libcpp.utility cimport move
 from libcpp.vector cimport vector
 
-from tensormem._core.resource cimport budget_or_limit, tag_or_current
+from tensormem._core.resource cimport ExportCount, SharedUse, budget_or_limit, tag_or_current
 from tensormem._core.construction cimport Construction, begin_construction
 from tensormem._core.base cimport Driver, place_name, refuse, size_of, stream_id
 from tensormem._core.failures cimport check
@@ -139,6 +139,7 @@ cdef class BlockCache:
     cdef readonly int32_t device
     cdef readonly object budget
     cdef readonly bint closed
+    cdef ExportCount _uses  # by calls that are under way; closed for good with the cache
     cdef Construction _construction
     cdef object __weakref__
 
@@ -218,7 +219,7 @@ cdef class BlockCache:
         """The ids of `count` new blocks, all or none, as an `array('q')`. The fullest pages are filled first. Traces know
         them by `tag`, or by the tag in force.
         """
-        cdef shared_ptr[NativeCache] cache = self._share()
+        cdef SharedUse[NativeCache] cache = self._share()
         cdef arrays.array ids
         cdef uint64_t number
         cdef CacheBlockId* out
@@ -247,7 +248,7 @@ cdef class BlockCache:
         """End these blocks, all or none. Their memory is used again after the work queued on `stream`, and after every
         recorded use; nothing waits for it.
         """
-        cdef shared_ptr[NativeCache] cache = self._share()
+        cdef SharedUse[NativeCache] cache = self._share()
         cdef _Batch batch = _batch(ids)
         cdef StreamId queue = stream_id(stream, self.driver.native)
         cdef Status status
@@ -266,7 +267,7 @@ cdef class BlockCache:
 
     def addresses(self, ids):
         """Where each of these blocks is now, as an `array('Q')`."""
-        cdef shared_ptr[NativeCache] cache = self._share()
+        cdef SharedUse[NativeCache] cache = self._share()
         cdef _Batch batch = _batch(ids)
         cdef arrays.array found = arrays.clone(_ADDRESSES, <Py_ssize_t>batch.count, False)
         cdef uint64_t* out = <uint64_t*>found.data.as_voidptr
@@ -279,7 +280,8 @@ cdef class BlockCache:
     def view(self, number):
         """The bytes of a block on the host, as a memoryview. While it is in use the block is pinned."""
         cdef _BlockView view = _BlockView.__new__(_BlockView)
-        view._native = self._share()
+        self._open()
+        view._native = self.native
         view._cache = self
         view._id = _one(number)
         if self.driver.name != "host":
@@ -293,26 +295,26 @@ cdef class BlockCache:
 
     def pin(self, ids):
         """Keep these blocks where they are, and from being freed, until they are unpinned as often."""
-        cdef shared_ptr[NativeCache] cache = self._share()
+        cdef SharedUse[NativeCache] cache = self._share()
         cdef _Batch batch = _batch(ids)
         check(cache.get().pin(batch.ids, batch.count))
 
     def unpin(self, ids):
         """Let them move again. `InvalidArgument` if one is not pinned so often; then nothing has changed."""
-        cdef shared_ptr[NativeCache] cache = self._share()
+        cdef SharedUse[NativeCache] cache = self._share()
         cdef _Batch batch = _batch(ids)
         check(cache.get().unpin(batch.ids, batch.count))
 
     def record_use(self, ids, stream):
         """Work queued on `stream` so far uses these blocks: until it is done they stay where they are."""
-        cdef shared_ptr[NativeCache] cache = self._share()
+        cdef SharedUse[NativeCache] cache = self._share()
         cdef _Batch batch = _batch(ids)
         cdef StreamId queue = stream_id(stream, self.driver.native)
         check(cache.get().record_use(batch.ids, batch.count, queue))
 
     def reap_pending(self):
         """Take back what was freed on streams that have passed since. `allocate` and `free` do so by themselves."""
-        cdef shared_ptr[NativeCache] cache = self._share()
+        cdef SharedUse[NativeCache] cache = self._share()
         cdef Status status
         with nogil:
             status = cache.get().reap_pending()
@@ -325,7 +327,7 @@ cdef class BlockCache:
         the most pages, in an order in which each step empties pages. Only `candidates` are named, if given; never what
         is pinned.
         """
-        cdef shared_ptr[NativeCache] cache = self._share()
+        cdef SharedUse[NativeCache] cache = self._share()
         cdef uint64_t wanted = size_of(nbytes)
         cdef _Batch batch = _batch(() if candidates is None else candidates)
         cdef cbool any_block = candidates is None
@@ -338,7 +340,7 @@ cdef class BlockCache:
 
     def _compact(self, max_bytes, max_seconds):
         # What was done, the ids that moved with their old and new addresses, and the failure that stopped it, or None.
-        cdef shared_ptr[NativeCache] cache = self._share()
+        cdef SharedUse[NativeCache] cache = self._share()
         cdef uint64_t bytes_limit = _UNLIMITED if max_bytes is None else size_of(max_bytes)
         cdef double seconds_limit = 1e30 if max_seconds is None else max_seconds
         cdef PackingReport report
@@ -373,7 +375,7 @@ cdef class BlockCache:
 
     def trim(self, keep_bytes=0):
         """Give empty pages back until at most `keep_bytes` of them are left; says how many bytes went."""
-        cdef shared_ptr[NativeCache] cache = self._share()
+        cdef SharedUse[NativeCache] cache = self._share()
         cdef uint64_t keep = size_of(keep_bytes)
         cdef uint64_t gone
         with nogil:
@@ -384,7 +386,7 @@ cdef class BlockCache:
         """Make pages until the low water is reached, or `max_bytes` are made; says how many bytes. What the background
         thread does by itself.
         """
-        cdef shared_ptr[NativeCache] cache = self._share()
+        cdef SharedUse[NativeCache] cache = self._share()
         cdef uint64_t most = _UNLIMITED if max_bytes is None else size_of(max_bytes) // cache.get().page_bytes()
         cdef uint64_t made
         with nogil:
@@ -393,7 +395,7 @@ cdef class BlockCache:
 
     def set_release_threshold(self, release_threshold):
         """How many bytes of empty pages to keep for reuse from now on; None for all."""
-        cdef shared_ptr[NativeCache] cache = self._share()
+        cdef SharedUse[NativeCache] cache = self._share()
         cdef uint64_t idle = _UNLIMITED if release_threshold is None else size_of(release_threshold)
         with nogil:
             cache.get().set_idle_bytes(idle)
@@ -428,8 +430,8 @@ cdef class BlockCache:
     # --- The end ---
 
     def close(self):
-        """Give everything back, whatever is still in it. `StillHeld` while blocks are pinned or viewed. Once or many
-        times.
+        """Give everything back, whatever is still in it. `StillHeld`, a `BufferError`, while blocks are pinned or viewed,
+        or calls of other threads are under way. Closing twice is harmless.
         """
         cdef shared_ptr[NativeCache] native
         if self.closed or self.native.get() is NULL:
@@ -437,6 +439,11 @@ cdef class BlockCache:
         pinned = self.native.get().stats().pinned_blocks
         if pinned:
             raise errors.StillHeld(self.native.get().base(), pinned, what="blocks of the cache are pinned or viewed")
+        if not self._uses.close():
+            if self.closed:
+                return
+            raise errors.StillHeld(self.native.get().base(), self._uses.count(),
+                                   what="calls of other threads use the cache")
         self.closed = True
         native.swap(self.native)
         with nogil:
@@ -467,10 +474,12 @@ cdef class BlockCache:
             raise errors.UseAfterRelease(0, what="the cache was closed" if self.closed else "the cache was not made")
         return self.native.get()
 
-    # Kept for the length of a call, so that closing the cache meanwhile takes nothing away.
-    cdef shared_ptr[NativeCache] _share(self) except *:
+    # For the length of a call, which counts as a user of the cache.
+    cdef SharedUse[NativeCache] _share(self) except *:
         self._open()
-        return self.native
+        if not self._uses.add():
+            raise errors.UseAfterRelease(0, what="the cache was closed")
+        return SharedUse[NativeCache](self.native, &self._uses)
 
     cdef LocalBudget* _own_limit(self):
         return <LocalBudget*>self.native.get().budget().get()

@@ -7,6 +7,7 @@ from tensormem._core.base cimport Driver
 from tensormem._core.native_pool cimport LocalBudget, PoolBlockId
 from tensormem._core.native_pool cimport PoolBlock as NativeBlock
 from tensormem._core.native_pool cimport VirtualMemoryPool as NativePool
+from tensormem._core.resource cimport ExportCount, SharedUse
 
 
 cdef class PoolBlock:
@@ -26,12 +27,13 @@ cdef class VirtualMemoryPool:
     cdef readonly int32_t device
     cdef readonly object budget
     cdef readonly bint closed
+    cdef ExportCount _uses  # by calls that are under way; closed for good with the pool
     cdef object _blocks  # by id, those that somebody holds
     cdef Construction _construction
     cdef object __weakref__
 
     cdef NativePool* _open(self) except NULL
-    cdef shared_ptr[NativePool] _share(self) except *
+    cdef SharedUse[NativePool] _share(self) except *
     cdef LocalBudget* _own_limit(self)
     cdef _fit_budget(self)
     cdef PoolBlockId _own(self, object block, object size) except 0

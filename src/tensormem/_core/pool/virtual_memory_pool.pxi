@@ -13,7 +13,7 @@ from libcpp.utility cimport move
 from libcpp.vector cimport vector
 
 from tensormem._core.construction cimport begin_construction, only_the_core_makes
-from tensormem._core.resource cimport budget_or_limit, tag_or_current
+from tensormem._core.resource cimport SharedUse, budget_or_limit, tag_or_current
 from tensormem._core.base cimport Driver, alignment_of, place_name, refuse, report_unraisable, size_of, stream_id
 from tensormem._core.failures cimport check
 from tensormem._core.native cimport Status, StreamId, TagId, tag_text
@@ -117,6 +117,17 @@ cdef class PoolBlock:
     def __index__(self):
         return self.address
 
+    def _begin_use(self, Driver driver=None):
+        # The address at which it stays until `_end_use`, for a call of `driver` if one is named.
+        cdef uint64_t offset = 0
+        if driver is not None and driver.name == "host" and self.pool.driver.name != "host":
+            raise errors.InvalidArgument(f"the CPU cannot touch {self!r}; use the driver of its device")
+        check(self.pool._open().hold(self._id, &offset))
+        return self.pool._open().base() + offset
+
+    def _end_use(self):
+        self.pool._open().let_go(self._id)
+
     def __getbuffer__(self, Py_buffer* view, int flags):
         cdef uint64_t offset = 0
         cdef NativeBlock found
@@ -158,9 +169,7 @@ cdef class _Hold:
         self._block = block
 
     def __enter__(self):
-        cdef uint64_t offset = 0
-        check(self._block.pool._open().hold(self._block._id, &offset))
-        return self._block.pool._open().base() + offset
+        return self._block._begin_use()
 
     def __exit__(self, *failure):
         check(self._block.pool._open().let_go(self._block._id))
@@ -241,7 +250,7 @@ cdef class VirtualMemoryPool:
 
     cdef _fit_budget(self):
         # Pages kept for reuse are the first to go when the limit is lowered.
-        cdef shared_ptr[NativePool] pool = self._share()
+        cdef SharedUse[NativePool] pool = self._share()
         cdef uint64_t page = pool.get().page_bytes()
         cdef uint64_t used = pool.get().budget().get().used()
         cdef uint64_t limit = pool.get().budget().get().limit()
@@ -257,7 +266,7 @@ cdef class VirtualMemoryPool:
         cdef uint64_t start = size_of(offset)
         cdef uint64_t nbytes = size_of(size)
         cdef TagId named = tag_or_current(tag)
-        cdef shared_ptr[NativePool] pool = self._share()
+        cdef SharedUse[NativePool] pool = self._share()
         cdef Status status
         trace_hold_stack()
         with nogil:
@@ -294,7 +303,7 @@ cdef class VirtualMemoryPool:
         cdef uint64_t nbytes = size_of(size)
         cdef uint64_t boundary = alignment_of(alignment)
         cdef TagId named = tag_or_current(tag)
-        cdef shared_ptr[NativePool] pool = self._share()
+        cdef SharedUse[NativePool] pool = self._share()
         cdef PoolBlockId made = 0
         cdef Status status
         trace_hold_stack()
@@ -305,7 +314,7 @@ cdef class VirtualMemoryPool:
             refuse(self, move(status), named)
         block.pool = self
         block.on_move = on_move
-        block._native = <weak_ptr[NativePool]>pool
+        block._native = <weak_ptr[NativePool]>pool.shared()
         block._id = made
         block._owned = True
         self._blocks[made] = block
@@ -315,7 +324,7 @@ cdef class VirtualMemoryPool:
         """Give back a block, or whole pages at an offset, after the work queued on `stream` and after every recorded
         use. The memory returns when that is done; nothing waits for it.
         """
-        cdef shared_ptr[NativePool] pool = self._share()
+        cdef SharedUse[NativePool] pool = self._share()
         cdef StreamId queue = stream_id(stream, self.driver.native)
         cdef uint64_t start, nbytes
         cdef PoolBlockId which
@@ -339,7 +348,7 @@ cdef class VirtualMemoryPool:
 
     def record_use(self, offset, size=None, stream=None):
         """Work queued on `stream` so far uses this block, or this range: its memory stays until that is done."""
-        cdef shared_ptr[NativePool] pool = self._share()
+        cdef SharedUse[NativePool] pool = self._share()
         cdef StreamId queue = stream_id(stream, self.driver.native)
         if isinstance(offset, PoolBlock):
             check(pool.get().record_use(self._own(offset, size), queue))
@@ -348,7 +357,7 @@ cdef class VirtualMemoryPool:
 
     def reap_pending(self):
         """Take back what was given back on streams that have passed since."""
-        cdef shared_ptr[NativePool] pool = self._share()
+        cdef SharedUse[NativePool] pool = self._share()
         cdef Status status
         with nogil:
             status = pool.get().reap_pending()
@@ -385,7 +394,7 @@ cdef class VirtualMemoryPool:
 
     cdef tuple _resize(self, PoolBlock block, object size):
         # Where it was, where it is, and what went wrong.
-        cdef shared_ptr[NativePool] pool = self._share()
+        cdef SharedUse[NativePool] pool = self._share()
         cdef PoolBlockId which = self._own(block, None)
         cdef uint64_t nbytes = size_of(size)
         cdef uint64_t before = block.address
@@ -406,7 +415,7 @@ cdef class VirtualMemoryPool:
 
     def _compact(self, max_bytes, max_seconds):
         # What the native report says, and the blocks that moved: (block or None, old address, new address).
-        cdef shared_ptr[NativePool] pool = self._share()
+        cdef SharedUse[NativePool] pool = self._share()
         cdef CompactionLimits limits
         cdef CompactionReport report
         cdef Status status
@@ -444,14 +453,14 @@ cdef class VirtualMemoryPool:
         # `_suspend`.
         cdef vector[NativeBlock] found
         cdef TagId named = tag_or_current(tag)
-        cdef shared_ptr[NativePool] pool = self._share()
+        cdef SharedUse[NativePool] pool = self._share()
         check(pool.get().hold_tagged(named, &found))
         return _places(pool.get().base(), found)
 
     def _list_suspended(self, tag):
         cdef vector[NativeBlock] found
         cdef TagId named = tag_or_current(tag)
-        cdef shared_ptr[NativePool] pool = self._share()
+        cdef SharedUse[NativePool] pool = self._share()
         check(pool.get().list_suspended(named, &found))
         return _places(pool.get().base(), found)
 
@@ -459,14 +468,14 @@ cdef class VirtualMemoryPool:
         return self._open().has_suspended(suspension)
 
     def _let_go(self, ids):
-        cdef shared_ptr[NativePool] pool = self._share()
+        cdef SharedUse[NativePool] pool = self._share()
         for which in ids:
             check(pool.get().let_go(which))
 
     def _suspend(self, ids, uint64_t suspension):
         # 0: under the number it had before.
         cdef vector[PoolBlockId] which = ids
-        cdef shared_ptr[NativePool] pool = self._share()
+        cdef SharedUse[NativePool] pool = self._share()
         cdef Status status
         with nogil:
             status = pool.get().suspend(which, suspension)
@@ -475,7 +484,7 @@ cdef class VirtualMemoryPool:
     def _resume(self, ids):
         # They are held until `_let_go` or `_suspend`.
         cdef vector[PoolBlockId] which = ids
-        cdef shared_ptr[NativePool] pool = self._share()
+        cdef SharedUse[NativePool] pool = self._share()
         cdef Status status
         with nogil:
             status = pool.get().resume(which)
@@ -486,7 +495,7 @@ cdef class VirtualMemoryPool:
 
     def trim(self, keep_bytes=0):
         """Give back the pages kept for reuse until at most `keep_bytes` of them are left; says how many bytes went."""
-        cdef shared_ptr[NativePool] pool = self._share()
+        cdef SharedUse[NativePool] pool = self._share()
         cdef uint64_t keep = size_of(keep_bytes) // pool.get().page_bytes()
         cdef uint64_t gone
         self.reap_pending()
@@ -498,7 +507,7 @@ cdef class VirtualMemoryPool:
         """Make pages until the low water is reached, or `max_bytes` are made; says how many bytes. What the background
         thread does by itself.
         """
-        cdef shared_ptr[NativePool] pool = self._share()
+        cdef SharedUse[NativePool] pool = self._share()
         cdef uint64_t most = _UNLIMITED if max_bytes is None else size_of(max_bytes) // pool.get().page_bytes()
         cdef uint64_t made
         with nogil:
@@ -507,7 +516,7 @@ cdef class VirtualMemoryPool:
 
     def set_watermarks(self, low_water, release_threshold):
         """How many bytes of unused pages to make ahead, and how many to keep at most."""
-        cdef shared_ptr[NativePool] pool = self._share()
+        cdef SharedUse[NativePool] pool = self._share()
         cdef uint64_t low = size_of(low_water) // pool.get().page_bytes()
         cdef uint64_t high = size_of(release_threshold) // pool.get().page_bytes()
         if low > high:
@@ -542,14 +551,19 @@ cdef class VirtualMemoryPool:
     # --- The end ---
 
     def close(self):
-        """Give everything back, whatever is still in it. `StillHeld` while views of blocks are in use. Once or many
-        times.
+        """Give everything back, whatever is still in it. `StillHeld`, a `BufferError`, while views of blocks are in use,
+        or calls of other threads are under way. Closing twice is harmless.
         """
         cdef shared_ptr[NativePool] native
         if self.closed or self.native.get() is NULL:
             return
         for block in list(self._blocks.values()):
             _check_not_held(block)
+        if not self._uses.close():
+            if self.closed:
+                return
+            raise errors.StillHeld(self.native.get().base(), self._uses.count(),
+                                   what="calls of other threads use the pool")
         self.closed = True
         native.swap(self.native)
         with nogil:
@@ -580,10 +594,19 @@ cdef class VirtualMemoryPool:
             raise errors.UseAfterRelease(0, what="the pool was closed" if self.closed else "the pool was not made")
         return self.native.get()
 
-    # Kept for the length of a call, so that closing the pool meanwhile takes nothing away.
-    cdef shared_ptr[NativePool] _share(self) except *:
+    # For the length of a call, which counts as a user of the pool.
+    cdef SharedUse[NativePool] _share(self) except *:
+        self._begin_use()
+        return SharedUse[NativePool](self.native, &self._uses)
+
+    def _begin_use(self):
+        # Until `_end_use` nobody can close the pool.
         self._open()
-        return self.native
+        if not self._uses.add():
+            raise errors.UseAfterRelease(0, what="the pool was closed")
+
+    def _end_use(self):
+        self._uses.remove()
 
     cdef LocalBudget* _own_limit(self):
         return <LocalBudget*>self.native.get().budget().get()

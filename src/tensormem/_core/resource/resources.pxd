@@ -1,6 +1,7 @@
 # Owns: the C shape of blocks and resources, for the other modules of this package.
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libcpp cimport bool as cbool
+from libcpp.memory cimport shared_ptr
 
 from tensormem._core.construction cimport Construction
 from tensormem._core.base cimport Driver
@@ -16,6 +17,15 @@ cdef extern from "_core/export_count.hpp" namespace "tensormem":
         void reopen()
         int64_t count()
     Status give_back(Resource& resource, const Block& block, StreamId stream, NativeState* end, ExportCount& exports)
+
+
+cdef extern from "_core/shared_use.hpp" namespace "tensormem":
+    # The use of an object by one call; it ends with the function that has it, where the GIL is held again.
+    cdef cppclass SharedUse[T]:
+        SharedUse()
+        SharedUse(shared_ptr[T] object, ExportCount* uses)
+        T* get() nogil
+        const shared_ptr[T]& shared()
 
 
 cdef class BlockId:

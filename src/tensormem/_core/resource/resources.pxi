@@ -324,6 +324,29 @@ cdef class DeviceBlock:
     def __index__(self):
         return self.raw.address
 
+    def _begin_use(self, Driver driver not None):
+        # The address, for a call of `driver`; until `_end_use` the block cannot be given back.
+        if not self._exports.add():
+            raise errors.UseAfterFree(self.raw.generation, self.raw.address, what="the block is being given back")
+        try:
+            self._check_reach(driver)
+        except BaseException:
+            self._exports.remove()
+            raise
+        return self.raw.address
+
+    def _check_reach(self, Driver driver):
+        mr = self._resource()
+        if self.state != "live":
+            raise errors.UseAfterFree(self.raw.generation, self.raw.address, what=f"the block is {self.state}")
+        if is_handle(self.raw.address) or not (mr.is_host_accessible or mr.is_device_accessible):
+            raise errors.Untouchable("a call of a driver", space_of(mr))
+        if driver.name == "host" and not mr.is_host_accessible:
+            raise errors.InvalidArgument(f"the CPU cannot touch {self!r}; use the driver of its device")
+
+    def _end_use(self):
+        self._exports.remove()
+
     def __eq__(self, other):
         if type(other) is not DeviceBlock:
             return NotImplemented

@@ -160,7 +160,7 @@ cdef class TensorMap:
             if storage.accesses is not None:
                 storage.accesses.end_planned(self.mode)
         finally:
-            storage.exports.remove()
+            storage.end_view()
         return 0
 
 
@@ -208,12 +208,12 @@ cdef TensorMap _map_tensor(Tensor tensor, object mode):
         raise errors.InvalidArgument("the tensor is read-only; map it 'r'")
     made.tensor = tensor
     made.base = storage.address
-    storage.begin_use()
+    storage.begin_view()
     if storage.accesses is not None:
         try:
             made.base = storage.accesses.begin_planned(made.mode)
         except BaseException:
-            storage.exports.remove()
+            storage.end_view()
             raise
     made._mapped = True
     return made

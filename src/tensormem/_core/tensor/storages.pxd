@@ -38,6 +38,7 @@ cdef class Storage:
     cdef bint untouchable  # by anybody: addresses without memory
     cdef Release _release  # where the memory has an end and no brackets, which see to it themselves
     cdef ExportCount exports  # who uses the memory at this moment; closed for good with the storage
+    cdef ExportCount operations  # those of them that are operations, and not views
     cdef ExportCount queued  # work of streams that no block was told of; closed when the memory is given back
     cdef Accesses accesses  # where the owner wants brackets around them; None for most
     cdef Event _pending  # what writes the bytes at this moment
@@ -56,6 +57,8 @@ cdef class Storage:
     cdef int set_transfer(self, object report) except -1
     cdef int begin_use(self) except -1
     cdef void end_use(self) noexcept
+    cdef int begin_view(self) except -1
+    cdef void end_view(self) noexcept
     cdef int begin_queued_use(self) except -1
     cdef int end_queued_use(self) except -1
     cdef int _give_back(self) except -1

@@ -241,6 +241,11 @@ cdef class Storage:
         return max(0, self.exports.count())
 
     @property
+    def operation_count(self):
+        """How many of these are operations of other threads, which end by themselves."""
+        return self.operations.count()
+
+    @property
     def unplanned_accesses(self):
         """How often a buffer, array or DLPack tensor was taken without a map, of memory that is accessed in brackets."""
         return 0 if self.accesses is None else self.accesses._unplanned
@@ -332,9 +337,20 @@ cdef class Storage:
         # Until `end_use` the memory stays: whoever lets the GIL go while it touches memory stands between the two.
         if not self.exports.add():
             raise errors.UseAfterFree(self._id, self.address, what="the storage was closed")
+        self.operations.add()
         return 0
 
     cdef void end_use(self) noexcept:
+        self.operations.remove()
+        self.exports.remove()
+
+    cdef int begin_view(self) except -1:
+        # The same for whoever has the address outside, and says by `end_view` when that is over.
+        if not self.exports.add():
+            raise errors.UseAfterFree(self._id, self.address, what="the storage was closed")
+        return 0
+
+    cdef void end_view(self) noexcept:
         self.exports.remove()
 
     cdef int begin_queued_use(self) except -1:
@@ -363,19 +379,19 @@ cdef class Storage:
     cdef uint64_t lend(self, bint readonly) except? 0:
         # Somebody outside gets the address, which this returns; `let_go` takes it back.
         self.check_reach("an export")
-        self.begin_use()
+        self.begin_view()
         if self.accesses is None:
             return self.address
         try:
             return self.accesses.join(readonly)
         except BaseException:
-            self.exports.remove()
+            self.end_view()
             raise
 
     cdef void let_go(self, bint readonly) noexcept:
         if self.accesses is not None:
             self.accesses.leave(readonly)
-        self.exports.remove()
+        self.end_view()
 
     cdef Ending ending(self):
         if self.accesses is not None:

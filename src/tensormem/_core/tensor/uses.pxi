@@ -84,19 +84,19 @@ cdef class Loan:
     def __init__(self, Storage storage not None):
         if self._lent is not None:
             raise errors.InvalidArgument("this loan exists already; make a new one")
-        storage.begin_use()
+        storage.begin_view()
         self._lent = storage
 
     def __dealloc__(self):
         if self._lent is not None:
-            self._lent.end_use()
+            self._lent.end_view()
 
     def release(self):
         """End the use."""
         with cython.critical_section(self):
             lent, self._lent = self._lent, None
         if lent is not None:
-            (<Storage>lent).end_use()
+            (<Storage>lent).end_view()
 
 
 def prepare_use(Storage storage not None, Stream work not None, access):
@@ -173,8 +173,12 @@ cdef int prepare_now(Storage storage, Access access) except -1:
 
 
 cdef DeviceBlock _block_of(Storage storage):
-    # In use, so its owner stays.
-    return <DeviceBlock>storage._owner if type(storage._owner) is DeviceBlock else None
+    # In use, so its owner stays. Memory of a kind goes by way of the block that counts it only where it ends with it.
+    cdef Ending end
+    if type(storage._owner) is DeviceBlock:
+        return <DeviceBlock>storage._owner
+    end = storage._release if storage.accesses is None else storage.accesses
+    return None if end is None or end._memory is NULL else end._block
 
 
 cdef bint _is_told(Storage storage, DeviceBlock block, Stream work):

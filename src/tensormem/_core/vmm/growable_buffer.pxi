@@ -15,7 +15,7 @@ from posix.unistd cimport getpid
 
 from tensormem._core.resource cimport budget_or_limit, tag_or_current
 from tensormem._core.construction cimport Construction, begin_construction
-from tensormem._core.native cimport Status, TagId, tag_text
+from tensormem._core.native cimport PhysicalOptions, Status, TagId, tag_text
 from tensormem._core.native_pool cimport BudgetPtr
 from tensormem._core.base cimport note_shortage, refuse, size_of
 
@@ -186,7 +186,7 @@ cdef class GrowableBuffer:
             try:
                 self._check_room((count - have) * self._page)
                 fresh = [
-                    self._vmm.alloc_physical(self._page, near=self._range.base + i * self._page)
+                    self._make_page(self._range.base + i * self._page)
                     for i in range(have, count)
                 ]
                 self._vmm.map(self._range, fresh, have * self._page, access="read_write")
@@ -203,6 +203,12 @@ cdef class GrowableBuffer:
             del self._pages[count:]
             self._committed.get().shrink(count * self._page)
         return 0
+
+    cdef object _make_page(self, uint64_t near):
+        cdef PhysicalOptions options
+        options.huge_pages = True
+        options.placement = near
+        return self._vmm.make_pages(self._page, 0, options, self._committed.get().tag())
 
     cdef int _claim(self, uint64_t nbytes) except -1:
         cdef CommittedRange* committed = self._committed.get()
@@ -244,18 +250,24 @@ cdef class GrowableBuffer:
         self._views.get().remove(view.len)
 
     def close(self):
-        """Give everything back. `BufferError` while there are views. Once or many times."""
+        """Give everything back. `BufferError` while there are views, or while another thread resizes it. Closing twice
+        is harmless.
+        """
         if self.closed or self._range is None:
             return
         if self._home != getpid():
             self._take_down()  # nobody else is here; the lock may be some other thread's of the parent
             return
-        with self._lock:
-            if self._resizing:
-                raise BufferError("the buffer is being resized")
+        # Whoever has the lock uses the buffer: that is said, and not waited for.
+        if not self._lock.acquire(blocking=False):
+            raise BufferError("another thread uses the buffer: it is being resized")
+        try:
+            self._check_steady()
             if self._views.get().count() != 0:
                 raise BufferError(f"{self._views.get().count()} views are in use")
             self._take_down()
+        finally:
+            self._lock.release()
 
     cdef int _take_down(self) except -1:
         self._range.close()

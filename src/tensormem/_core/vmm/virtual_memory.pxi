@@ -10,14 +10,18 @@ from cython.operator cimport dereference as deref, preincrement
 from libc.stdint cimport int32_t, uint64_t
 from libcpp cimport bool as cbool
 from libcpp.map cimport map as cmap
+from libcpp.memory cimport make_shared, shared_ptr, static_pointer_cast
 from libcpp.utility cimport move, pair
 from libcpp.vector cimport vector
 
 from tensormem._core.construction cimport begin_construction, only_the_core_makes
 from tensormem._core.base cimport Driver, address_of, alignment_of, ordinal_on, place_name, refuse, size_of
 from tensormem._core.failures cimport check
+from tensormem._core.resource cimport tag_or_current, tallied_limits
 from tensormem._core.native cimport AccessFlags as NativeAccess
-from tensormem._core.native cimport Granularity, PhysicalOptions, Status
+from tensormem._core.native cimport Granularity, PhysicalOptions, Status, TagId
+from tensormem._core.native_pool cimport BudgetPtr
+from tensormem._core.native_trace cimport trace_drop_stack, trace_hold_stack
 from tensormem._core.native_vmm cimport MapRequest, VmmCounters
 from tensormem._core.native_vmm cimport Mapping as NativeMapping
 from tensormem._core.native_vmm cimport VirtualMemoryManager as NativeManager
@@ -197,14 +201,35 @@ cdef class VirtualAddressRange:
         return self.native.get().is_mapped(start, nbytes)
 
     def close(self):
-        """Unmap everything and release the addresses. Once or many times."""
+        """Unmap everything and release the addresses. `StillHeld`, a `BufferError`, while a call of another thread uses
+        them. Closing twice is harmless.
+        """
         cdef Status status
+        self.check_unused()
         with nogil:
             status = self.native.get().close()
         check(move(status))
 
     def __index__(self):
         return self.base
+
+    def _begin_use(self, Driver driver not None):
+        # The first address, for a call of `driver`; until `_end_use` nobody can unmap or release any of it.
+        if driver.name == "host" and self.manager.driver.name != "host":
+            raise errors.InvalidArgument(f"the CPU cannot touch {self!r}; use the driver of its device")
+        if self.released or not self._uses.add():
+            raise errors.UseAfterRelease(self.base, what="the addresses were released")
+        self.manager._uses.add()
+        return self.base
+
+    def _end_use(self):
+        self._uses.remove()
+        self.manager._uses.remove()
+
+    cdef int check_unused(self) except -1:
+        if self._uses.count() > 0:
+            raise errors.StillHeld(self.base, self._uses.count(), what="calls of other threads use the range")
+        return 0
 
     def __enter__(self):
         return self
@@ -270,6 +295,7 @@ cdef class Mapping:
     def unmap(self):
         """Take the pages from behind the addresses, which stay reserved. `NotMapped` if it is not live any more."""
         cdef Status status
+        self.range.check_unused()
         with nogil:
             status = self.range.native.get().unmap_serial(self.offset, self.size, self._serial)
         check(move(status))
@@ -279,6 +305,7 @@ cdef class Mapping:
 
     def __exit__(self, *failure):
         cdef Status status
+        self.range.check_unused()
         with nogil:
             status = self.range.native.get().unmap_rest(self.offset, self.size, self._serial)
         check(move(status))
@@ -410,6 +437,7 @@ cdef class VirtualMemoryManager:
         """Give the addresses back. `StillMapped` while anything is mapped there."""
         cdef VirtualAddressRange range_ = self._own_range(va)
         cdef Status status
+        range_.check_unused()
         with nogil:
             status = range_.native.get().release()
         check(move(status))
@@ -419,21 +447,67 @@ cdef class VirtualMemoryManager:
     def alloc_physical(self, size, device=None, *, bint exportable=False, bint huge_pages=True, near=None):
         """Pages without an address, committed now. `exportable` ones can go to another process. `near` is the address
         where they will be mapped, if that is known: neighbours then cost the system one memory area, not two.
+
+        Limits that are in force are charged until the pages are gone: freed, or closed and unmapped.
         """
         cdef uint64_t nbytes = size_of(size)
-        cdef PhysicalAllocation physical = PhysicalAllocation.__new__(PhysicalAllocation)
+        cdef PhysicalAllocation physical
         cdef PhysicalOptions options
         cdef int32_t ordinal = self._device(device)
+        cdef TagId tag = tag_or_current(None)
+        cdef shared_ptr[PageTally] tally
+        cdef BudgetPtr budget
         cdef Status status
         options.exportable = exportable
         options.huge_pages = huge_pages
         options.placement = address_of(_NO_PLACEMENT if near is None else near)
+        self._check_open()
+        if nbytes == 0 or nbytes % self.native.get().granularity().minimum:
+            return self.make_pages(nbytes, ordinal, options, tag)  # which refuses it
+        tally = self._tally(ordinal)
+        budget = tallied_limits(tally.get().budget(), self.driver, ordinal)
+        with nogil:
+            status = budget.get().claim(nbytes)
+        if not status.ok():
+            refuse(self, move(status), tag)
+        trace_hold_stack()
+        try:
+            physical = self.make_pages(nbytes, ordinal, options, tag)
+            physical.native.get().keep_charge(static_pointer_cast[void, PageCharge](
+                make_shared[PageCharge](tally, budget, physical.native.get().handle(), nbytes, tag)))
+        except BaseException:
+            budget.get().give_back(nbytes)
+            raise
+        finally:
+            trace_drop_stack()
+        return physical
+
+    cdef PhysicalAllocation make_pages(self, uint64_t nbytes, int32_t ordinal, const PhysicalOptions& options, TagId tag):
+        cdef PhysicalAllocation physical = PhysicalAllocation.__new__(PhysicalAllocation)
+        cdef Status status
         with nogil:
             status = self.native.get().alloc_physical(nbytes, ordinal, options, &physical.native)
         if not status.ok():
-            refuse(self, move(status), 0)
+            refuse(self, move(status), tag)
         physical.manager = self
         return physical
+
+    cdef shared_ptr[PageTally] _tally(self, int32_t ordinal) except *:
+        cdef cbool first = self._tallies.empty()
+        cdef shared_ptr[PageTally] found = self._tallies[ordinal]
+        if found.get() is NULL:
+            found = make_shared[PageTally](self.driver.native[0], ordinal)
+            self._tallies[ordinal] = found
+        if first:
+            # The list of pools stands above this module.
+            from tensormem.pools.living import remember
+
+            remember(self)
+        return found
+
+    def _charged_bytes(self):
+        # What `alloc_physical` made and is not gone, by the ordinal of its device.
+        return {each.first: each.second.get().used() for each in self._tallies if each.second.get() is not NULL}
 
     def free_physical(self, physical):
         """Give the pages back. `StillMapped` while they are mapped anywhere."""
@@ -528,6 +602,7 @@ cdef class VirtualMemoryManager:
         cdef uint64_t start = size_of(offset)
         cdef uint64_t nbytes = _rest(range_, start) if size is None else size_of(size)
         cdef Status status
+        range_.check_unused()
         with nogil:
             status = range_.native.get().unmap(start, nbytes)
         check(move(status))
@@ -541,6 +616,7 @@ cdef class VirtualMemoryManager:
         cdef uint64_t at = size_of(new_offset)
         cdef uint64_t serial = 0
         cdef Status status
+        source.check_unused()
         with nogil:
             status = source.native.get().move(mapping.offset, mapping.size, mapping._serial, target.native.get()[0], at,
                                               &serial)
@@ -604,6 +680,8 @@ cdef class VirtualMemoryManager:
         cdef Status status
         if self.native.get() is NULL:
             return
+        if self._uses.count() > 0:
+            raise errors.StillHeld(0, self._uses.count(), what="calls of other threads use its ranges")
         with nogil:
             status = self.native.get().close()
         check(move(status))
