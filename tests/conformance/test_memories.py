@@ -41,6 +41,7 @@ class TestMemOfAStack(MemoryConformance):
 
 @needs_opengl
 class TestPersistentPbo(MemoryConformance):
+    queues_copies = False
     persistent: bool | None = None
 
     def allocate(self, nbytes: int) -> Storage:
@@ -59,6 +60,8 @@ class TestPboWithOneMap(TestPersistentPbo):
 
 
 class TestShm(MemoryConformance):
+    queues_copies = False
+
     def allocate(self, nbytes: int) -> Storage:
         return allocate(nbytes, "shm")
 
@@ -88,6 +91,8 @@ def allocate_as(kind: str, provider: MemoryProvider, nbytes: int) -> Storage:
 
 class TestBracketedMemory(MemoryConformance):
     """A toy with an address only while it is mapped."""
+
+    queues_copies = False
 
     def allocate(self, nbytes: int) -> Storage:
         return allocate_as("bracketed", bracketed, nbytes)

@@ -150,7 +150,16 @@ def _elastic(nbytes: int, tag: str | None = None) -> Made:
 
 def _ring(nbytes: int, tag: str | None = None) -> Made:
     ring = tm.FrameRing(2, nbytes // 2, tag=tag)
-    return Made(ring, ring.close, -1)
+    control = os.fstat(ring.fds[0]).st_size
+    return Made(ring, ring.close, ring.nbytes + control)
+
+
+def _pages(nbytes: int, device: str = "main") -> Made:
+    """Pages by hand, without an address."""
+    vmm = tm.VirtualMemoryManager(device)
+    size = max(nbytes, vmm.granularity()[0])
+    pages = vmm.alloc_physical(size)
+    return Made((vmm, pages), pages.close, size)
 
 
 def _received(nbytes: int) -> Made:
@@ -174,6 +183,15 @@ def _imported(nbytes: int) -> Made:
     try:
         os.ftruncate(fd, nbytes)
         return of_tensor(tm.from_fd(fd, "uint8", nbytes, trust=True))
+    finally:
+        os.close(fd)
+
+
+def _imported_by_gpu(nbytes: int, where: str) -> Made:
+    fd = os.memfd_create("frame", os.MFD_ALLOW_SEALING)
+    try:
+        os.ftruncate(fd, nbytes)
+        return of_tensor(tm.from_external_fd(fd, "uint8", nbytes, space=where))
     finally:
         os.close(fd)
 
@@ -308,6 +326,7 @@ MAKERS = [
     Maker("FrameRing", _ring, takes_tag=_ring, has_views=False),
     Maker("VirtualMemoryPool", _pool, takes_tag=lambda n, tag: _pool(n, tag=tag)),
     Maker("VirtualMemoryPool at an offset", _pool_at_offset, takes_tag=_pool_at_offset, has_views=False),
+    Maker("VirtualMemoryManager.alloc_physical", _pages, has_views=False),
     Maker("TenantPool", _tenant, takes_tag=_tenant, has_views=False),
     Maker("BlockCache", _cache, takes_tag=_cache, has_views=False),
     Maker("GrowableBuffer", _buffer, takes_tag=_buffer),
@@ -339,6 +358,22 @@ MAKERS = [
             Maker(
                 f"VirtualMemoryPool on {vendor}",
                 lambda n, where=f"{vendor}:1": _pool(n, where),  # type: ignore[misc]
+                "gpu:1",
+                vendor,
+                has_views=False,
+                system_calls=False,
+            ),
+            Maker(
+                f"alloc_physical on {vendor}",
+                lambda n, where=f"{vendor}:1": _pages(n, where),  # type: ignore[misc]
+                "gpu:1",
+                vendor,
+                has_views=False,
+                system_calls=False,
+            ),
+            Maker(
+                f"tm.from_external_fd on {vendor}",
+                lambda n, where=f"{vendor}:1": _imported_by_gpu(n, where),  # type: ignore[misc]
                 "gpu:1",
                 vendor,
                 has_views=False,
