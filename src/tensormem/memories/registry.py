@@ -92,7 +92,7 @@ def allocate(
         return mem.allocate(nbytes, space, **options)
     if get_config().force_mem:
         return _forced(nbytes, str(memory), space, options)
-    storage = provider(nbytes, resolve(space).space, **options)
+    storage = provider(nbytes, main if space is main else resolve(space).space, **options)
     return storage if memory in _BUILT_IN else _counted(storage, str(memory), options)
 
 
