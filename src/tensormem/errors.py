@@ -322,7 +322,10 @@ class InvalidPixelFormat(InvalidArgument):
 
     __match_args__ = ("text",)
     _says = "{text!r:.80} is not a pixel format"
-    _hint = "The formats are rgb, rgba, bgra, grey, grey16, yuyv, nv12, nv16 and planar_rgb"
+    _hint = (
+        "The formats are rgb, rgba, bgr, bgra, grey, grey16, yuyv, uyvy, nv12, nv16, i420, planar_rgb, and of floats "
+        "grey_f32, rgb_f32, rgba_f32, rgba_f16, planar_rgb_f32"
+    )
 
     def __init__(self, text: object, *, what: str = "") -> None:
         self._keep(what, text)

@@ -13,8 +13,13 @@ import tensormem as tm
 from support.opengl import needs_opengl
 from tensormem import errors
 from tensormem.images import ImageLayout
+from tensormem.images.description import format_description, parse_description
 
-FORMATS = ["rgb", "rgba", "bgra", "grey", "grey16", "yuyv", "nv12", "nv16", "planar_rgb"]
+# Of formats whose pixels lie together, the bytes of one.
+PACKED = {"rgb": 3, "rgba": 4, "bgr": 3, "bgra": 4, "grey": 1, "grey16": 2, "yuyv": 2, "uyvy": 2}
+PACKED |= {"grey_f32": 4, "rgb_f32": 12, "rgba_f32": 16, "rgba_f16": 8}
+PLANAR = {"planar_rgb": 1, "planar_rgb_f32": 4}
+FORMATS = [*PACKED, *PLANAR, "nv12", "nv16", "i420"]
 every_format = pytest.mark.parametrize("format", FORMATS)
 sides = st.integers(1, 13)
 
@@ -22,32 +27,39 @@ sides = st.integers(1, 13)
 def naive_bytes(width: int, height: int, format: str, pitch: int) -> Iterator[int]:
     """The place of every byte of a picture, plane by plane, row by row: what each format's description says."""
 
-    def rows(start: int, count: int, nbytes: int) -> Iterator[int]:
+    def rows(start: int, count: int, nbytes: int, distance: int = pitch) -> Iterator[int]:
         for row in range(count):
             for byte in range(nbytes):
-                yield start + row * pitch + byte
+                yield start + row * distance + byte
 
     chroma_width = 2 * ((width + 1) // 2)
     if format in ("nv12", "nv16"):
         yield from rows(0, height, width)
         yield from rows(height * pitch, height if format == "nv16" else (height + 1) // 2, chroma_width)
-    elif format == "planar_rgb":
+    elif format == "i420":
+        yield from rows(0, height, width)
+        chroma_height = (height + 1) // 2
+        for plane in range(2):
+            start = height * pitch + plane * chroma_height * (pitch // 2)
+            yield from rows(start, chroma_height, chroma_width // 2, pitch // 2)
+    elif format in PLANAR:
         for plane in range(3):
-            yield from rows(plane * height * pitch, height, width)
+            yield from rows(plane * height * pitch, height, width * PLANAR[format])
     else:
-        per_pixel = {"rgb": 3, "rgba": 4, "bgra": 4, "grey": 1, "grey16": 2, "yuyv": 2}[format]
-        yield from rows(0, height, width * per_pixel)
+        yield from rows(0, height, width * PACKED[format])
 
 
 def least_pitch(width: int, format: str) -> int:
-    per_pixel = {"rgb": 3, "rgba": 4, "bgra": 4, "grey16": 2, "yuyv": 2}.get(format, 1)
-    return width + width % 2 if format in ("nv12", "nv16") else width * per_pixel
+    per_pixel = (PACKED | PLANAR).get(format, 1)
+    return width + width % 2 if format in ("nv12", "nv16", "i420") else width * per_pixel
 
 
 @given(format=st.sampled_from(FORMATS), width=sides, height=sides, gap=st.integers(0, 9), before=st.integers(0, 8))
 def test_every_byte_is_where_the_model_has_it(format: str, width: int, height: int, gap: int, before: int) -> None:
-    width += width % 2 if format == "yuyv" else 0
-    gap, before = (gap & ~1, before & ~1) if format == "grey16" else (gap, before)
+    width += width % 2 if format in ("yuyv", "uyvy") else 0
+    whole = tm.PixelFormat.parse(format).itemsize
+    gap, before = gap // whole * whole, before // whole * whole
+    gap += gap % 2 if format == "i420" else 0
     pitch = least_pitch(width, format) + gap
     layout = ImageLayout.make(width, height, format, pitch=pitch)
     memory = np.full(before + layout.nbytes, 255, np.uint8)
@@ -125,7 +137,7 @@ def test_planes_have_the_strides_that_numpy_needs() -> None:
 
 
 def test_planes_of_different_shapes_are_no_single_tensor() -> None:
-    for format in ("nv12", "nv16"):
+    for format in ("nv12", "nv16", "i420"):
         with pytest.raises(errors.InvalidArgument, match=format):
             _ = tm.image(4, 4, format).tensor
 
@@ -133,8 +145,10 @@ def test_planes_of_different_shapes_are_no_single_tensor() -> None:
 def test_odd_sizes_are_rounded_up_or_refused_as_the_format_says() -> None:
     assert [plane.shape for plane in tm.image(5, 3, "nv12").planes] == [(3, 5), (2, 3, 2)]
     assert [plane.shape for plane in tm.image(5, 3, "nv16").planes] == [(3, 5), (3, 3, 2)]
-    with pytest.raises(errors.InvalidArgument, match="even width"):
-        tm.image(5, 3, "yuyv")
+    assert [plane.shape for plane in tm.image(5, 3, "i420").planes] == [(3, 5), (2, 3), (2, 3)]
+    for format in ("yuyv", "uyvy"):
+        with pytest.raises(errors.InvalidArgument, match="even width"):
+            tm.image(5, 3, format)
 
 
 def test_a_bigger_buffer_is_reused_and_what_does_not_fit_changes_nothing() -> None:
@@ -159,9 +173,10 @@ def test_names_and_codes_lead_to_a_format_and_back(format: str) -> None:
     kind = tm.PixelFormat.parse(format)
     assert str(kind) == format and tm.PixelFormat.parse(kind) is kind
     assert pickle.loads(pickle.dumps(kind)) == kind
-    if kind.fourcc is None or kind.drm_fourcc is None:
-        assert format == "planar_rgb" and kind.fourcc_number is kind.drm_fourcc_number is None
+    if kind.fourcc is None:
+        assert (format in PLANAR or "_f" in format) and kind.fourcc_number is None
         return
+    assert kind.drm_fourcc is not None
     assert kind.fourcc_number is not None and kind.drm_fourcc_number is not None
     from_v4l2, from_drm = tm.PixelFormat.from_fourcc, tm.PixelFormat.from_drm_fourcc
     assert from_v4l2(kind.fourcc) is from_v4l2(kind.fourcc_number) is kind
@@ -174,6 +189,21 @@ def test_codes_are_those_of_the_kernel() -> None:
     assert tm.PixelFormat.RGBA.drm_fourcc_number == 0x34324241
     assert tm.PixelFormat.GREY.drm_fourcc_number == 0x20203852
     assert tm.PixelFormat.from_fourcc("Y800") is tm.PixelFormat.GREY
+    assert tm.PixelFormat.I420.fourcc_number == 0x32315559 and tm.PixelFormat.parse("yu12") is tm.PixelFormat.I420
+    assert tm.PixelFormat.BGR.fourcc_number == 0x33524742 and tm.PixelFormat.BGR.drm_fourcc_number == 0x34324752
+    assert tm.PixelFormat.from_drm_fourcc("AB4H") is tm.PixelFormat.RGBA_F16
+
+
+@every_format
+def test_a_layout_travels_in_every_format(format: str) -> None:
+    layout = ImageLayout.make(6, 4, format)
+    assert parse_description(format_description(layout)) == layout
+
+
+def test_an_odd_pitch_of_i420_is_refused() -> None:
+    with pytest.raises(errors.InvalidArgument, match="apart"):
+        ImageLayout.make(5, 3, "i420", pitch=7)
+    assert ImageLayout.make(5, 3, "i420", pitch_alignment=64).planes[2].pitch == 32
 
 
 @pytest.mark.parametrize("code", ["XXXX", "nv12", "", 0, -1, 2**32, 3.5, None, True])

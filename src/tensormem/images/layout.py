@@ -6,6 +6,7 @@ Must not know: memory; it is arithmetic.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import lcm
 from typing import SupportsIndex
 
 from tensormem import errors
@@ -43,7 +44,8 @@ class PlaneLayout:
 
 @dataclass(frozen=True)
 class ImageLayout:
-    """The planes of an image one behind the other, all with the same row pitch, as V4L2 and the DRM have them.
+    """The planes of an image one behind the other, all with the same row pitch, or half of it for the differences of
+    i420, as V4L2 and the DRM have them.
 
     >>> layout = ImageLayout.make(5, 3, "nv12")
     >>> layout.pitch, layout.nbytes, layout.flat_nbytes
@@ -73,18 +75,19 @@ class ImageLayout:
             raise errors.InvalidArgument(f"an image of {kind} has an even width, not {columns}")
         shapes = [plane.shape(columns, rows) for plane in kind.planes]
         row_bytes = [_row_bytes(shape, kind.itemsize) for shape in shapes]
-        distance = _pitch(max(row_bytes), kind, pitch, pitch_alignment)
+        least = max(nbytes * plane.pitch_divisor for nbytes, plane in zip(row_bytes, kind.planes, strict=True))
+        distance = _pitch(least, kind, pitch, pitch_alignment)
         planes, offset = [], 0
         for plane, shape, nbytes in zip(kind.planes, shapes, row_bytes, strict=True):
-            planes.append(PlaneLayout(plane.name, offset, distance, shape, nbytes))
-            offset += shape[0] * distance
+            planes.append(PlaneLayout(plane.name, offset, distance // plane.pitch_divisor, shape, nbytes))
+            offset += shape[0] * planes[-1].pitch
         return cls(columns, rows, kind, distance, tuple(planes))
 
     @property
     def nbytes(self) -> int:
         """Bytes from the first to the end of the last row, its gap included."""
         last = self.planes[-1]
-        return last.offset + last.shape[0] * self.pitch
+        return last.offset + last.shape[0] * last.pitch
 
     @property
     def flat_nbytes(self) -> int:
@@ -108,9 +111,10 @@ def _pitch(least: int, format: PixelFormat, pitch: SupportsIndex | None, alignme
     if step < 1 or step & (step - 1):
         raise errors.InvalidAlignment(step)
     if pitch is None:
+        step = lcm(step, format.itemsize * format.pitch_divisor)
         return -(-least // step) * step
     given = pitch.__index__()
-    if given < least or given % format.itemsize or given % step:
+    if given < least or given % (format.itemsize * format.pitch_divisor) or given % step:
         raise errors.InvalidArgument(
             f"rows of {least} bytes of {format} cannot be {given} bytes apart"
             + (f", aligned to {step}" if step > 1 else "")
