@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -153,3 +154,9 @@ def test_examples_in_the_docstrings_run() -> None:
     ran = doctest.testmod(config)
     assert ran.attempted >= 4
     assert ran.failed == 0
+
+
+def test_the_reference_lists_every_variable_with_its_default_and_meaning() -> None:
+    page = (Path(__file__).parents[2] / "docs/reference/environment.md").read_text()
+    for name, expected, default, _current, meaning in describe(Config()):
+        assert f"| `{name}` | {expected.replace('|', ' or ')} | `{default}` | {meaning} |" in page

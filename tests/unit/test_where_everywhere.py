@@ -19,7 +19,7 @@ from tensormem.drivers import resolve
 from tensormem.interop import safetensors
 from tensormem.interop import torch as interop_torch
 from tensormem.memories import dma, pbo, shm
-from tensormem.reports.selftest import report as selftest
+from tensormem.reports.selftest import SelftestReport
 from tensormem.spaces import ComputeDevice, rank_compute_devices
 from tensormem.streams import Event, Stream, default_stream
 from tensormem.testing import SimulatedGpu, device_plugin, simulated_gpu
@@ -215,8 +215,7 @@ def advised(said: Any) -> str:
 
 
 def examined(said: Any) -> str:
-    report = selftest.examine_device(said)
-    device_plugin._chosen[:] = [report.device]
+    device_plugin._chosen[:] = [SelftestReport.of(said).asked]
     return by_driver(device_plugin.driver_under_test())
 
 
@@ -304,8 +303,6 @@ def gpu(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     with ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setenv("PYTEST_WHERE_FOLDER", str(tmp_path_factory.mktemp("where")))
-        patch.setattr(selftest, "_run_suite", lambda device: (1, 0, ()))
-        patch.setattr(selftest, "measure", lambda driver: {})
         patch.setattr(torch.version, "hip", "6.2" if request.param == "rocm" else None)
         with simulated_gpu(devices=2, memory="128MiB", vendor=request.param) as gpu:
             yield gpu

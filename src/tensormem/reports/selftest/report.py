@@ -1,108 +1,128 @@
-"""Owns: the report of one device, and how it is put together: facts, the device suite in a process of its own, timings.
+"""Owns: the report of one device: facts first, then what came of each group; and how it is put together.
 
-Must not know: how it is shown.
+Groups run one at a time, each in a process of its own, and the report can be written at any moment. Must not know: how
+it is shown.
 """
 
-import platform
-import subprocess
-import sys
-import tempfile
-from dataclasses import asdict, dataclass
-from importlib.metadata import version
-from pathlib import Path
-from xml.etree import ElementTree
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from tensormem.drivers import COMPUTING, resolve
-from tensormem.reports.selftest.timings import measure
+from tensormem.reports.selftest import facts
+from tensormem.reports.selftest.outcome import GroupResult, Verdict
+from tensormem.reports.selftest.process import Refused, collect_facts, run_group
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
     from tensormem.drivers.where import WhereLike
+    from tensormem.reports.selftest.group import Group
 
-__all__ = ["Failure", "SelftestReport", "examine_device"]
+__all__ = ["SelftestReport"]
 
-_SUITE = "tensormem.testing.device_suite"
-_VERSION = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A test that the device did not pass, and the first line of why.
-
-    >>> Failure("test_bytes_come_back", "AssertionError").test
-    'test_bytes_come_back'
-    """
-
-    test: str
-    why: str
+JSON_VERSION = 2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SelftestReport:
-    """What a device is, which tests it passed, and what its calls take.
+    """What a device is, what it keeps of tensormem's promises, and what its calls take.
 
-    >>> SelftestReport("host", "Linux", False, 3, 0, (), {}).passes
-    True
+    >>> report = SelftestReport("auto")
+    >>> report.verdict
+    <Verdict.NOT_RUN: 'not run'>
     """
 
-    device: str
-    name: str
-    simulated: bool
-    passed: int
-    skipped: int
-    failures: tuple[Failure, ...]
-    microseconds: dict[str, float]
+    asked: str
+    machine: dict[str, Any] = field(default_factory=facts.of_the_machine)
+    subject: dict[str, Any] = field(default_factory=dict)
+    refusal: str = ""
+    """Why the device cannot be examined at all; empty when it can."""
+    groups: list[GroupResult] = field(default_factory=list)
+    interrupted: bool = False
+    started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+    @classmethod
+    def of(cls, device: WhereLike) -> SelftestReport:
+        """The report of a device, before anything is asked: opens nothing, and refuses what is not a device.
+
+        >>> SelftestReport.of("cpu").asked
+        'cpu'
+        """
+        meant = resolve(device, COMPUTING, "a device is tested")
+        return cls(device if isinstance(device, str) else str(meant))
 
     @property
-    def passes(self) -> bool:
-        """Whether tests ran, and none failed."""
-        return self.passed > 0 and not self.failures
+    def where(self) -> str:
+        """The device, by vendor and number where it is known."""
+        return str(self.subject.get("where", self.asked))
+
+    @property
+    def simulated(self) -> bool:
+        """Whether it is a simulated GPU."""
+        return bool(self.subject.get("device", {}).get("simulated"))
+
+    @property
+    def verdict(self) -> Verdict:
+        """Trouble if any group has it; `not run` when nothing passed."""
+        if any(group.verdict.is_trouble for group in self.groups):
+            return Verdict.FAILED
+        passed = any(group.verdict is Verdict.PASSED for group in self.groups)
+        return Verdict.PASSED if passed and not self.interrupted else Verdict.NOT_RUN
+
+    @property
+    def calls(self) -> dict[str, int]:
+        """How often each function of the driver was called in all groups."""
+        counted: Counter[str] = Counter()
+        for group in self.groups:
+            counted.update({name: count for name, count in group.calls.items() if count is not None})
+        return {name: counted[name] for name in sorted(counted)}
+
+    @property
+    def uncalled(self) -> list[str]:
+        """The functions of the driver that no group called."""
+        return [name for name, count in self.calls.items() if count == 0]
+
+    def ask_facts(self) -> bool:
+        """Asks the device what it is; False, and `refusal` says why, when it cannot be opened."""
+        try:
+            self.subject = collect_facts(self.asked)
+        except Refused as refused:
+            self.refusal = str(refused)
+        return not self.refusal
+
+    def run(self, group: Group, seconds: float | None = None) -> GroupResult:
+        """Runs a group, for so many seconds at the most instead of its own limit, and keeps what came of it."""
+        self.groups.append(run_group(self.where, group, seconds))
+        return self.groups[-1]
+
+    def stop(self, rest: Iterable[Group]) -> None:
+        """Notes that the user ended it before those of these groups were done that are not."""
+        self.interrupted = True
+        done = {group.name for group in self.groups}
+        self.groups += [
+            GroupResult(each.name, each.title, ending=Verdict.NOT_RUN, why="it was interrupted")
+            for each in rest
+            if each.name not in done
+        ]
 
     def as_json(self) -> dict[str, object]:
-        """Raw values, with a version, and what is needed to make sense of them elsewhere."""
+        """Raw values under stable keys, with the version of this form."""
         return {
-            "version": _VERSION,
-            "tensormem": version("tensormem"),
-            "python": platform.python_version(),
-            "system": platform.platform(),
-            **asdict(self),
+            "version": JSON_VERSION,
+            "started": self.started,
+            "device": self.where,
+            "simulated": self.simulated,
+            "verdict": str(self.verdict),
+            "refusal": self.refusal,
+            "interrupted": self.interrupted,
+            "machine": self.machine,
+            "facts": self.subject,
+            "groups": [group.as_json() for group in self.groups],
+            "calls": self.calls,
+            "uncalled": self.uncalled,
         }
-
-
-def examine_device(device: "WhereLike") -> SelftestReport:
-    """Run the device suite and the timings on `device`; `DriverUnavailable` when it is not there."""
-    where = resolve(device, COMPUTING, "a device is tested")
-    driver = where.driver
-    info = driver.device_info()
-    said = device if isinstance(device, str) else str(where)
-    passed, skipped, failures = _run_suite(said)
-    return SelftestReport(said, info["name"], info["simulated"], passed, skipped, failures, measure(driver))
-
-
-def _run_suite(device: str) -> tuple[int, int, tuple[Failure, ...]]:
-    with tempfile.TemporaryDirectory() as folder:
-        results = Path(folder) / "results.xml"
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "tensormem.testing.device_plugin", "--device", device]
-        options = ["-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", folder, f"--junitxml={results}"]
-        done = subprocess.run(
-            [*command, *options, "--pyargs", _SUITE], cwd=folder, capture_output=True, text=True, check=False
-        )
-        if not results.exists():
-            return 0, 0, (Failure(_SUITE, _last_line(done.stderr or done.stdout)),)
-        return _read(ElementTree.parse(results).getroot())
-
-
-def _read(root: ElementTree.Element) -> tuple[int, int, tuple[Failure, ...]]:
-    cases = list(root.iter("testcase"))
-    skipped = [case for case in cases if case.find("skipped") is not None]
-    failures = []
-    for case in cases:
-        trouble = case.find("failure") if case.find("failure") is not None else case.find("error")
-        if trouble is not None:
-            name = f"{case.get('classname', '').rpartition('.')[2]}::{case.get('name')}"
-            failures.append(Failure(name, (trouble.get("message") or "").partition("\n")[0]))
-    return len(cases) - len(skipped) - len(failures), len(skipped), tuple(failures)
-
-
-def _last_line(text: str) -> str:
-    return next((line for line in reversed(text.splitlines()) if line.strip()), "pytest said nothing")
