@@ -20,6 +20,7 @@ from tensormem._core.native_gpu cimport share_streams
 from typing import Protocol, runtime_checkable
 
 from tensormem import errors
+from tensormem.awaitables import await_in_thread
 
 
 cdef extern from "_core/gil.hpp" namespace "tensormem":
@@ -172,6 +173,10 @@ cdef class Stream:
             status = native.stream_synchronize(self._id)
         check(move(status))
 
+    def __await__(self):
+        """`await stream` waits like `synchronize`, in a thread, while other tasks go on; gives the stream."""
+        return await_in_thread(self.done, self.synchronize, self)
+
     def record(self, Event event=None):
         """Mark this point of the stream; gives the event."""
         cdef NativeDriver* native = self._native()
@@ -297,6 +302,10 @@ cdef class Event:
         with nogil:
             status = self.driver.native.event_synchronize(handle)
         check(move(status))
+
+    def __await__(self):
+        """`await event` waits like `synchronize`, in a thread, while other tasks go on; gives the event."""
+        return await_in_thread(self.done, self.synchronize, self)
 
     def seconds_since(self, Event start not None):
         """Seconds between two recorded and passed points."""

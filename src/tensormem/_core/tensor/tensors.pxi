@@ -50,6 +50,7 @@ from tensormem._core.native_tensor cimport (
 from tensormem._core.resource cimport DeviceBlock, DeviceMemoryResource
 
 from tensormem import errors
+from tensormem.awaitables import await_in_thread
 
 
 cdef extern from "Python.h":
@@ -259,6 +260,10 @@ cdef class Tensor:
         """Wait until no copy into its storage is under way; gives the tensor."""
         self.storage.settle()
         return self
+
+    def __await__(self):
+        """`await tensor` waits like `wait()`, in a thread, while other tasks go on; gives the tensor."""
+        return await_in_thread(self.ready, self.wait, self)
 
     @property
     def transfer_report(self):

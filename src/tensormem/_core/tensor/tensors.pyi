@@ -1,4 +1,4 @@
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from contextvars import ContextVar
 from types import EllipsisType, TracebackType
 from typing import Any, ClassVar, Self, SupportsIndex, final
@@ -61,6 +61,7 @@ class Tensor:
     @property
     def ready(self) -> bool: ...
     def wait(self) -> Tensor: ...
+    def __await__(self) -> Generator[Any, None, Tensor]: ...
     @property
     def transfer_report(self) -> Any: ...
     @property
