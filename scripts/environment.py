@@ -36,7 +36,7 @@ def digest_of_sources() -> str:
 
 def run_step(text: str, *command: str | Path) -> None:
     """Says what is being done on one line, and how far it is; shows the output only when it fails."""
-    code, said = progress.run(text, *command, env={"PIP_DISABLE_PIP_VERSION_CHECK": "1"})
+    code, said = progress.run(text, *command, env={"PIP_DISABLE_PIP_VERSION_CHECK": "1", **toolchain.compiler_cache()})
     if code != 0:
         why = toolchain.why_it_failed(said)
         print(f"\n$ {' '.join(map(str, command))}\n{said}" if why is None else why, file=sys.stderr)

@@ -16,6 +16,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import progress
+import toolchain
+from project_lock import project_lock
+
 ROOT = Path(__file__).resolve().parent.parent
 # Line numbers are all that a report needs; full debug information would double the time to compile.
 TESTS = (
@@ -63,15 +67,20 @@ def build(directory: str, *options: str) -> Path:
     path = ROOT / directory
     stamp = path / "configured.json"
     configured = json.dumps([str(ROOT), *options])
-    print(f"building {directory} ...", end=" ", flush=True)
-    start = time.monotonic()
-    if not stamp.is_file() or stamp.read_text() != configured:
-        shutil.rmtree(path, ignore_errors=True)
-        run_or_exit("meson", "setup", path, *options)
-        stamp.write_text(configured)
-    run_or_exit("meson", "compile", "-C", path)
-    print(f"{time.monotonic() - start:.1f} s", flush=True)
+    with project_lock():
+        if not stamp.is_file() or stamp.read_text() != configured:
+            shutil.rmtree(path, ignore_errors=True)
+            _build_step(f"configuring {directory}", "meson", "setup", path, *options)
+            stamp.write_text(configured)
+        _build_step(f"building {directory}", "ninja", "-C", path)
     return path
+
+
+def _build_step(text: str, tool: str, *words: str | Path) -> None:
+    code, said = progress.run(text, Path(sys.executable).parent / tool, *words, env=toolchain.compiler_cache())
+    if code != 0:
+        print(said, file=sys.stderr)
+        sys.exit(1)
 
 
 def run_tests(path: Path, *options: str, env: Mapping[str, str] | None = None) -> Outcome:

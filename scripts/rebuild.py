@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import progress
+import toolchain
 from project_lock import project_lock
 
 NINJA = Path(sys.executable).parent / "ninja"
@@ -13,7 +14,7 @@ NINJA = Path(sys.executable).parent / "ninja"
 
 def main() -> int:
     with project_lock():
-        code, said = progress.run("building what changed", NINJA, "-C", "build")
+        code, said = progress.run("building what changed", NINJA, "-C", "build", env=toolchain.compiler_cache())
     if code != 0:
         print(said, file=sys.stderr)
     return code

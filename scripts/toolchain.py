@@ -1,6 +1,7 @@
 """Says before anything is compiled what a build would lack, in one sentence and with what to do about it.
 
-Owns: what a build needs of this machine, and which words of pip mean that there is no network.
+Owns: what a build needs of this machine, where compiled objects are kept for the next one, and which words of pip mean
+that there is no network.
 Must not know: how the build is run. Standard library only, because it runs before anything is installed.
 """
 
@@ -10,6 +11,7 @@ import shutil
 import sysconfig
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parent.parent
 _NO_NETWORK = (
     "Failed to establish a new connection",
     "Name or service not known",
@@ -19,6 +21,19 @@ _NO_NETWORK = (
     "ProxyError",
     "ConnectTimeoutError",
 )
+
+
+def compiler_cache() -> dict[str, str]:
+    """Variables for a build: what was compiled is kept in the project's folder where ccache is installed."""
+    if shutil.which("ccache") is None:
+        return {}
+    compilers = {} if "CXX" in os.environ else {"CXX": "ccache c++", "CC": "ccache cc"}
+    return {
+        "CCACHE_DIR": os.environ.get("CCACHE_DIR", str(ROOT / ".cache" / "ccache")),
+        # Precompiled headers are told apart by what is in them.
+        "CCACHE_SLOPPINESS": "pch_defines,time_macros,include_file_mtime,include_file_ctime",
+        **compilers,
+    }
 
 
 def what_is_missing() -> str | None:

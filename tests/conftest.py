@@ -7,6 +7,7 @@ Owns: the closing list "Could not run here:". It holds the reason of every skipp
 import gc
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,6 +59,9 @@ def could_not_run(config: pytest.Config) -> list[str]:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    if hasattr(session.config, "workeroutput"):  # one of several processes: the one that started it judges
+        session.config.workeroutput["left_out"] = session.config.stash.get(_LEFT_OUT, 0)
+        return
     if exitstatus == pytest.ExitCode.OK and os.environ.get("CI") == "true" and could_not_run(session.config):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -67,6 +71,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     suites = {item.getparent(pytest.Class) for item in session.items}
     left_out = [getattr(suite.obj, "left_out", {}) for suite in suites if suite is not None]
     session.config.stash[_LEFT_OUT] = sum(map(len, left_out))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Every process collects every test, so that each knows the count of all."""
+    node.config.stash[_LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", 0)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -66,7 +66,11 @@ def test_no_address_means_no_memory(given: int | None) -> None:
     assert (caught.value.requested, resource.bytes_outstanding, returned) == (100, 0, [])
 
 
-@pytest.mark.parametrize("given", [-1, 2**64, 2**100, 1.5, "0x1000", b"", [4096], object()], ids=repr)
+@pytest.mark.parametrize(
+    "given",
+    [-1, 2**64, 2**100, 1.5, "0x1000", b"", [4096], object()],
+    ids=lambda given: type(given).__name__ if type(given) is object else repr(given),
+)
 def test_what_is_no_address_is_refused(given: object) -> None:
     returned: list[int] = []
     resource = mr.CallbackMemoryResource(

@@ -209,7 +209,11 @@ def test_an_error_of_ours_passes_a_stack_as_it_is() -> None:
 # --- Wrong answers ---
 
 
-@pytest.mark.parametrize("gift", [None, 0, 4096, "block", object(), [1]], ids=repr)
+@pytest.mark.parametrize(
+    "gift",
+    [None, 0, 4096, "block", object(), [1]],
+    ids=lambda gift: type(gift).__name__ if type(gift) is object else repr(gift),
+)
 def test_what_is_no_block_is_refused_inside_a_stack(gift: object) -> None:
     giving = Giving(mr.HostMemoryResource())
     giving.gift = gift
