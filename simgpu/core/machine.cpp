@@ -253,7 +253,7 @@ Result Machine::synchronize(Event& event) {
     const std::lock_guard lock(mutex);
     clock = event.clock;
   }
-  Streams::wait_for(event.handle);
+  Streams::wait_for(event);
   const std::lock_guard lock(mutex);
   streams.host_saw(clock);
   pools.on_synchronize(*event.device);

@@ -41,6 +41,16 @@ thread_local HostPoint t_room;
 // What it takes to write the time down, on the stream.
 constexpr std::uint64_t kTimingNanoseconds = 5000;
 constexpr unsigned kDisableTiming = 2;
+constexpr unsigned kInterprocess = 4;
+
+// A number of an event that other processes see, told or waited for by the work of a stream.
+struct SharedPoint {
+  SharedEvent::Page* page;
+  std::uint64_t number;
+};
+
+void pass_shared(const SharedPoint& point) { point.page->pass(point.number); }
+void await_shared(const SharedPoint& point) { point.page->wait_for(point.number); }
 
 std::atomic<std::uint64_t> g_serials{0};
 std::atomic<std::uint64_t> g_threads{0};
@@ -210,6 +220,7 @@ Result Streams::create_event(Device& device, unsigned flags, Event** event) {
   if (!event_table().create(&fresh->handle).ok()) return kOutOfMemory;
   fresh->device = &device;
   fresh->flags = flags;
+  if ((flags & kInterprocess) != 0) SIM_TRY(SharedEvent::create(&fresh->shared));
   *event = fresh.get();
   events_.emplace(fresh.get(), std::move(fresh));
   return kSuccess;
@@ -246,6 +257,7 @@ Result Streams::record(Event& event, Stream& stream) {
     const host::Task task = host::make_task<take_time>(Latency{kTimingNanoseconds});
     if (config_.habits.timing_cost && !stream_table().submit(stream.id, task).ok()) return kUnknown;
   }
+  SIM_TRY(record_shared(event, stream));
   if (!event_table().record(event.handle, stream.id).ok()) return kUnknown;
   event.recorded = true;
   event.clock = stream.clock;
@@ -288,15 +300,35 @@ Result Streams::wait(Stream& stream, const Event& event) {
   if (stream.capture != nullptr) return wait_in_capture(stream, event);
   if (event.capture != 0) return wait_for_captured(stream, event);
   stream.clock.merge(event.clock);
+  if (event.shared != nullptr) {
+    SharedEvent::Page& page = event.shared->page();
+    if (page.has_passed()) return kSuccess;
+    const host::Task task = host::make_task<await_shared>(SharedPoint{&page, page.recorded.load()});
+    return stream_table().submit(stream.id, task).ok() ? kSuccess : kUnknown;
+  }
   return event_table().make_stream_wait(stream.id, event.handle).ok() ? kSuccess : kUnknown;
 }
 
+Result Streams::record_shared(Event& event, Stream& stream) {
+  if (event.shared == nullptr) return kSuccess;
+  SharedEvent::Page& page = event.shared->page();
+  const host::Task task = host::make_task<pass_shared>(SharedPoint{&page, page.recorded.fetch_add(1) + 1});
+  return stream_table().submit(stream.id, task).ok() ? kSuccess : kUnknown;
+}
+
 bool Streams::has_passed(const Event& event) const {
+  if (event.shared != nullptr) return event.shared->page().has_passed();
   bool passed = false;
   return !event_table().query(event.handle, &passed).ok() || passed;
 }
 
-void Streams::wait_for(tensormem::EventHandle event) { (void)event_table().synchronize(event).ok(); }
+void Streams::wait_for(const Event& event) {
+  if (event.shared != nullptr) {
+    event.shared->page().wait_for(event.shared->page().recorded.load());
+  } else {
+    (void)event_table().synchronize(event.handle).ok();
+  }
+}
 
 Result Streams::elapsed(const Event& start, const Event& end, float* milliseconds) {
   if (((start.flags | end.flags) & kDisableTiming) != 0 || !start.recorded || !end.recorded) return kInvalidHandle;

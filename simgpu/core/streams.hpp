@@ -13,6 +13,7 @@
 #include "core/clock.hpp"
 #include "core/config.hpp"
 #include "core/results.hpp"
+#include "core/shared_event.hpp"
 #include "driver/host/event_table.hpp"
 #include "driver/host/stream_table.hpp"
 
@@ -58,7 +59,8 @@ struct Event {
   unsigned flags = 0;
   bool alive = true;
   bool recorded = false;
-  std::uint64_t capture = 0;  // the capture in which it was last recorded; 0: in none
+  std::shared_ptr<SharedEvent> shared;  // when other processes see it, too
+  std::uint64_t capture = 0;            // the capture in which it was last recorded; 0: in none
   Clock clock;
 };
 
@@ -93,7 +95,7 @@ class Streams {
   Result wait(Stream& stream, const Event& event);
   bool has_passed(const Event& event) const;
   // Waits; called without the machine's lock.
-  static void wait_for(tensormem::EventHandle event);
+  static void wait_for(const Event& event);
   Result elapsed(const Event& start, const Event& end, float* milliseconds);
 
   std::uint64_t own_count() const;
@@ -108,6 +110,7 @@ class Streams {
   Result order_behind(Stream& stream, Stream& other);
   Result order_with_legacy(Stream& stream);
   Result check_implicit(const Stream& legacy, Stream& other);
+  Result record_shared(Event& event, Stream& stream);
   Result wait_in_capture(Stream& stream, const Event& event);
   Result wait_for_captured(Stream& stream, const Event& event);
   void bury_idle();

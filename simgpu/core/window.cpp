@@ -1,6 +1,7 @@
 #include "core/window.hpp"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cerrno>
 
@@ -26,10 +27,13 @@ int Window::open(std::uint64_t size, std::uint64_t alignment, bool with_memory) 
   std::uint64_t alias = 0;
   if (const int error = tensormem::host::reserve_aligned(size, alignment, &start); error != 0) return error;
   int error = tensormem::host::reserve_aligned(size, kPage, &alias);
+  const int file = error == 0 && with_memory ? memfd_create("tensormem-simgpu", MFD_CLOEXEC) : -1;
   if (error == 0 && with_memory) {
-    error = map_fixed(alias, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (file < 0 || ftruncate(file, static_cast<off_t>(size)) != 0) error = errno;
+    if (error == 0) error = map_fixed(alias, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
   }
   if (error != 0) {
+    if (file >= 0) ::close(file);
     munmap(pointer(start), size);
     if (alias != 0) munmap(pointer(alias), size);
     return error;
@@ -37,6 +41,7 @@ int Window::open(std::uint64_t size, std::uint64_t alignment, bool with_memory) 
   start_ = start;
   alias_ = alias;
   size_ = size;
+  file_ = file;
   return 0;
 }
 
@@ -44,13 +49,15 @@ void Window::close() {
   if (size_ == 0) return;
   munmap(pointer(start_), size_);
   munmap(pointer(alias_), size_);
+  if (file_ >= 0) ::close(file_);
+  file_ = -1;
   size_ = 0;
 }
 
 void Window::discard(std::uint64_t address, std::uint64_t size) const {
   const std::uint64_t from = (alias(address) + kPage - 1) & ~(kPage - 1);
   const std::uint64_t to = (alias(address) + size) & ~(kPage - 1);
-  if (from < to) madvise(pointer(from), to - from, MADV_DONTNEED);
+  if (from < to) madvise(pointer(from), to - from, MADV_REMOVE);
 }
 
 int Window::map_file(std::uint64_t address, std::uint64_t size, int fd, std::uint64_t offset) const {

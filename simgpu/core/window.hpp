@@ -24,6 +24,8 @@ class Window {
   int map_file(std::uint64_t address, std::uint64_t size, int fd, std::uint64_t offset) const;
   int unmap_file(std::uint64_t address, std::uint64_t size) const;
 
+  // The file behind the memory that it was opened with; -1 when it was opened with addresses alone.
+  int file() const { return file_; }
   std::uint64_t start() const { return start_; }
   std::uint64_t size() const { return size_; }
   bool contains(std::uint64_t address) const { return address - start_ < size_; }
@@ -33,6 +35,7 @@ class Window {
   std::uint64_t start_ = 0;
   std::uint64_t alias_ = 0;
   std::uint64_t size_ = 0;
+  int file_ = -1;
 };
 
 }  // namespace simgpu

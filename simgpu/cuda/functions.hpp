@@ -7,7 +7,12 @@
 
 namespace tensormem::cuda {
 using GraphHandle = void*;  // of a graph, or of what was made of one to be launched
-}
+
+// CUipcMemHandle and CUipcEventHandle.
+struct ProcessHandle {
+  char bytes[64];
+};
+}  // namespace tensormem::cuda
 
 // name asked for, version, exported name, signature
 #define SIM_CUDA_FUNCTIONS(X)                                                                                          \
@@ -158,6 +163,14 @@ using GraphHandle = void*;  // of a graph, or of what was made of one to be laun
   X(cuEventSynchronize, 2000, cuEventSynchronize, (EventPointer event))                                                \
   X(cuEventElapsedTime, 2000, cuEventElapsedTime, (float* milliseconds, EventPointer start, EventPointer end))         \
   X(cuEventElapsedTime, 12080, cuEventElapsedTime_v2, (float* milliseconds, EventPointer start, EventPointer end))     \
+  X(cuIpcGetEventHandle, 4010, cuIpcGetEventHandle, (ProcessHandle * handle, EventPointer event))                      \
+  X(cuIpcOpenEventHandle, 4010, cuIpcOpenEventHandle, (EventPointer * event, ProcessHandle handle))                    \
+  X(cuIpcGetMemHandle, 4010, cuIpcGetMemHandle, (ProcessHandle * handle, DevicePointer address))                       \
+  X(cuIpcOpenMemHandle, 11000, cuIpcOpenMemHandle_v2, (DevicePointer * address, ProcessHandle handle, unsigned flags)) \
+  X(cuIpcCloseMemHandle, 4010, cuIpcCloseMemHandle, (DevicePointer address))                                           \
+  X(cuMemcpyBatchAsync, 13000, cuMemcpyBatchAsync_v2,                                                                  \
+    (const DevicePointer* to, const DevicePointer* from, const std::size_t* nbytes, std::size_t count,                 \
+     const void* attributes, const std::size_t* from_copy, std::size_t attribute_count, StreamHandle stream))          \
   X(cuMemAllocAsync, 11020, cuMemAllocAsync, (DevicePointer * address, std::size_t nbytes, StreamHandle stream))       \
   X(cuMemAllocFromPoolAsync, 11020, cuMemAllocFromPoolAsync,                                                           \
     (DevicePointer * address, std::size_t nbytes, PoolHandle pool, StreamHandle stream))                               \

@@ -150,7 +150,10 @@ Result cuLaunchHostFunc(StreamHandle handle, HostCallback function, void* argume
 Result cuEventCreate(EventPointer* event, unsigned flags) {
   return serve_in_context("cuEventCreate", {flags}, [&](Machine& machine, Device& device) {
     const std::lock_guard lock(machine.mutex);
+    constexpr unsigned kWithoutTimes = 2;
+    constexpr unsigned kInterprocess = 4;
     if (event == nullptr || flags > 7) return simgpu::kInvalidValue;
+    if ((flags & (kInterprocess | kWithoutTimes)) == kInterprocess) return simgpu::kInvalidValue;
     Event* made = nullptr;
     SIM_TRY(machine.streams.create_event(device, flags, &made));
     *event = made;
