@@ -118,6 +118,16 @@ int tensormem_simgpu_break_device(int ordinal, int result) {
   return kSuccess;
 }
 
+int tensormem_simgpu_used_bytes(int ordinal, std::uint64_t* nbytes) {
+  const std::shared_ptr<Machine> machine = current_machine();
+  if (machine == nullptr) return kDeinitialized;
+  const std::lock_guard lock(machine->mutex);
+  const Device* const device = machine->device(ordinal);
+  if (device == nullptr || nbytes == nullptr) return kInvalidValue;
+  *nbytes = device->used;
+  return kSuccess;
+}
+
 int tensormem_simgpu_touch(void* handle, std::uint64_t address, std::uint64_t nbytes, int write) {
   const std::shared_ptr<Machine> machine = current_machine();
   if (machine == nullptr) return kDeinitialized;

@@ -47,6 +47,8 @@ SIM_CONTROL std::size_t tensormem_simgpu_advice(std::uint64_t address, char* buf
 
 // The device answers `result` to everything until its context is reset: what a device that is lost does.
 SIM_CONTROL int tensormem_simgpu_break_device(int ordinal, int result);
+// How much of the device's memory is taken, whoever took it. The simulated NVML asks.
+SIM_CONTROL int tensormem_simgpu_used_bytes(int ordinal, std::uint64_t* nbytes);
 // What a kernel on the stream would do: touch these bytes.
 SIM_CONTROL int tensormem_simgpu_touch(void* stream, std::uint64_t address, std::uint64_t nbytes, int write);
 
