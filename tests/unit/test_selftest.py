@@ -116,6 +116,23 @@ def test_what_the_device_does_not_offer_is_said_and_is_not_a_failure(
     assert run.verdict("memory") == "passed" and "Traceback" not in run.text + run.page
 
 
+PROFILES = {
+    "orin": set[str](),
+    "wsl": {"sharing"},
+    "vgpu": {"pools", "managed"},
+    "novmm": {"pools", "elastic", "sharing"},
+}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_kinds_of_devices_pass_in_what_they_offer(tmp_path: Path, profile: str) -> None:
+    groups = ["memory", "pools", "managed", "elastic", "sharing"]
+    run = Run(tmp_path, simulated_environment(1, "256MiB", profile=profile), groups)
+    assert run.code == 0, run.text
+    assert {group for group in groups if run.verdict(group) == "not offered"} == PROFILES[profile]
+    assert "Traceback" not in run.text + run.page
+
+
 def test_a_device_that_is_not_there_ends_with_3_and_a_report_of_why(tmp_path: Path) -> None:
     run = Run(tmp_path, simulated_environment(1, "64MiB"), ["driver"], "--device", "cuda:77")
     assert run.code == 3
