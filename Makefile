@@ -3,7 +3,7 @@
 export PYTHON
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint format sanitize docs clean
+.PHONY: help demo test bench lint format sanitize soak docs clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\): *## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -28,6 +28,9 @@ format: ## lay out all code as `make lint` wants it
 sanitize: ## the native tests under ASan+UBSan and TSan
 	@scripts/setup.sh --no-project build
 	@.venv/bin/python scripts/sanitize.py
+
+soak: ## attack it for a long time and write docs/reference/attacks.md (ARGS="--minutes 20 --seed 7")
+	@scripts/soak.sh $(ARGS)
 
 docs: ## build the documentation into docs/_build (warnings are errors)
 	@scripts/docs.sh

@@ -62,8 +62,8 @@ def run_or_exit(*command: str | Path) -> None:
         sys.exit(1)
 
 
-def build(directory: str, *options: str) -> Path:
-    """Configures when the options or the place changed, then compiles what changed."""
+def build(directory: str, *options: str, targets: Sequence[str] = ()) -> Path:
+    """Configures when the options or the place changed, then compiles what changed: everything, or these targets."""
     path = ROOT / directory
     stamp = path / "configured.json"
     configured = json.dumps([str(ROOT), *options])
@@ -72,7 +72,7 @@ def build(directory: str, *options: str) -> Path:
             shutil.rmtree(path, ignore_errors=True)
             _build_step(f"configuring {directory}", "meson", "setup", path, *options)
             stamp.write_text(configured)
-        _build_step(f"building {directory}", "ninja", "-C", path)
+        _build_step(f"building {directory}", "ninja", "-C", path, *targets)
     return path
 
 

@@ -56,7 +56,7 @@ class _Endurance:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "attacks.endurance", str(seconds)],
             cwd=self._folder.name,
-            env={**os.environ, "PYTHONPATH": str(_TESTS)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(_TESTS), os.environ.get("PYTHONPATH", "")])},
             stdout=subprocess.PIPE,
             text=True,
         )

@@ -61,7 +61,7 @@ class _Worker:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "attacks.worker", suite, str(folder)],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(_TESTS), "TMPDIR": str(folder)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(_TESTS), os.environ.get("PYTHONPATH", "")]), "TMPDIR": str(folder)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
