@@ -93,6 +93,8 @@ def main() -> int:
     crew = Crew(options.workers, progress)
     try:
         crew.run(plan(names, options.cases, options.seed), until)
+    except KeyboardInterrupt:
+        print("interrupted; what there is so far:", flush=True)
     finally:
         crew.close()
         figures, code = endurance.finish() if endurance else ([], None)

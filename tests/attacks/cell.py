@@ -42,6 +42,10 @@ class Cell:
         """Nothing runs now."""
         _HEAD.pack_into(self._map, 0, 0, -1, time.monotonic_ns(), 0)
 
+    def finish(self) -> None:
+        """The process is gone; the seed and the note stay."""
+        self._map[:8] = bytes(8)
+
     def read(self) -> tuple[int, int, float, str]:
         """Process, seed, seconds since it began, note. The process is 0 between batches."""
         pid, seed, began, length = _HEAD.unpack_from(self._map)

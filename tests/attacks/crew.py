@@ -61,7 +61,11 @@ class _Worker:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "attacks.worker", suite, str(folder)],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(_TESTS), os.environ.get("PYTHONPATH", "")]), "TMPDIR": str(folder)},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join([str(_TESTS), os.environ.get("PYTHONPATH", "")]),
+                "TMPDIR": str(folder),
+            },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -133,6 +137,7 @@ class Crew:
         os.chmod(self._folder, 0o711)
         self._serial = 0
         self._spare: dict[str, list[_Worker]] = {}
+        self._workers: list[_Worker] = []
 
     def run(self, batches: list[tuple[str, int, int]], until: float = float("inf")) -> None:
         """Runs (suite, first seed, count) until all are done or the monotonic clock says `until`."""
@@ -170,7 +175,9 @@ class Crew:
         for name, others in self._spare.items():
             while name != suite and len(others) > 1:
                 others.pop().close()
-        return _Worker(suite, self._folder / f"{suite}-{self._serial}")
+        made = _Worker(suite, self._folder / f"{suite}-{self._serial}")
+        self._workers.append(made)
+        return made
 
     def _look_at(self, worker: _Worker) -> None:
         pid, _, seconds, _ = worker.cell.read()
@@ -228,8 +235,7 @@ class Crew:
         return [(worker.suite, seed + 1, rest)] if rest > 0 and not whole else []
 
     def close(self) -> None:
-        """Ends the workers, and removes what they wrote."""
-        for workers in self._spare.values():
-            for worker in workers:
-                worker.close()
+        """Ends the workers, and what they run, and removes what they wrote."""
+        for worker in self._workers:
+            worker.close()
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -61,7 +61,7 @@ def _step(draw: Random) -> None:
         made = MAKERS[draw.choice(list(MAKERS))]()
         repr(made)
         getattr(made, "close", lambda: None)()
-    except errors.TensormemError:
+    except (errors.TensormemError, TypeError):  # some are closed by who made them
         pass
     pool = mr.PoolMemoryResource(mr.HostMemoryResource())
     blocks = [pool.allocate(draw.randrange(1, 100_000)) for _ in range(20)]

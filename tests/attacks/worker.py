@@ -8,6 +8,7 @@ and no descriptor of it is in the way. Must not know: what to run next.
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import gc
 import json
@@ -25,6 +26,8 @@ from attacks.outcome import BAD, CANNOT_BEGIN, Expected, Outcome, outcome_of_err
 from attacks.suite import Suite, load_suite
 
 __all__ = ["main"]
+
+_PR_SET_PDEATHSIG = 1
 
 
 class _Batch:
@@ -97,6 +100,7 @@ class _Batch:
 
 
 def _run_child(suite: Suite, folder: Path, cell: Cell, first: int, count: int) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # it ends with the worker
     # What hangs is asked by a signal where it is.
     trouble = (folder / "trouble").open("w")
     faulthandler.enable(trouble)
@@ -130,6 +134,7 @@ def main() -> None:
         if child == 0:
             _run_child(suite, folder, cell, first, count)
         status = os.waitpid(child, 0)[1]
+        cell.finish()
         print(status, flush=True)
 
 

@@ -25,7 +25,6 @@ void VmaBudget::read_others() noexcept {
   if (os::count_lines("/proc/self/maps", &lines) != 0) return;
   others_ = static_cast<std::int64_t>(lines) - ours_;
   ours_at_read_ = ours_;
-  read_at_ = os::monotonic_nanoseconds();
 }
 
 std::uint64_t VmaBudget::counted() const noexcept {
@@ -50,11 +49,15 @@ Status VmaBudget::refusal() const noexcept {
                       limit_);
 }
 
+bool VmaBudget::may_be_outdated() const noexcept {
+  return std::abs(ours_ - ours_at_read_) >= kChangesBetweenReads ||
+         others_ >= static_cast<std::int64_t>(limit_ / kManyOthers);
+}
+
 Status VmaBudget::admit_below(std::uint64_t extra, std::uint64_t spare) noexcept {
   if (extra == 0 || current() + extra + spare <= limit()) [[likely]]
     return {};
-  if (std::abs(ours_ - ours_at_read_) >= kChangesBetweenReads ||
-      os::monotonic_nanoseconds() - read_at_ >= kNanosecondsBetweenReads) {
+  if (may_be_outdated()) {
     read_limit();
     read_others();
     if (counted() + extra + spare <= limit_) return {};

@@ -1,6 +1,6 @@
 // Owns: the count of memory areas (VMAs) of this process against vm.max_map_count. Ours are counted as they come and
 // go; everybody else's are read from the kernel at the start, again when the limit seems near, and never otherwise.
-// They may have gone meanwhile: nothing is refused by a count that is older than a moment.
+// They may have gone meanwhile: where they are many, nothing is refused by an old count.
 // Refusing early leaves the process able to map libraries and stacks, and to unmap what it has.
 // Must not know: what is mapped. Not thread-safe: the owner's lock guards it.
 #pragma once
@@ -31,10 +31,12 @@ class VmaBudget {
  private:
   // Left to the rest of the process: thread stacks and heaps take two or three each.
   static constexpr std::uint64_t kSpare = 512;
-  // Reading a full list takes tens of milliseconds; not again before this many changes of ours, or so long.
+  // Reading a full list takes tens of milliseconds. Where the others are few, not again before this many changes of
+  // ours; where they are more than this part of the limit, before every refusal.
   static constexpr std::int64_t kChangesBetweenReads = 128;
-  static constexpr std::uint64_t kNanosecondsBetweenReads = 100'000'000;
+  static constexpr std::uint64_t kManyOthers = 8;
 
+  bool may_be_outdated() const noexcept;
   Status admit_below(std::uint64_t extra, std::uint64_t spare) noexcept;
   void read_limit() noexcept;
   void read_others() noexcept;
@@ -44,7 +46,6 @@ class VmaBudget {
   std::int64_t others_ = 0;
   std::int64_t ours_ = 0;
   std::int64_t ours_at_read_ = 0;
-  std::uint64_t read_at_ = 0;
 };
 
 }  // namespace tensormem::host

@@ -99,7 +99,8 @@ class Tenant:
     @property
     def pool(self) -> VirtualMemoryPool:
         """Its range of addresses, with everything an elastic pool can do."""
-        assert self._pool is not None
+        if self._pool is None:
+            raise errors.InvalidArgument("this tenant was not made to its end; TenantPool.register makes one")
         return self._pool
 
     @property
