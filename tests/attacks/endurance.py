@@ -91,7 +91,7 @@ def main() -> None:
         number += 1
         for path in Path.cwd().glob("file-*"):
             path.unlink()
-        if now - told >= max(0.2, seconds / 200):
+        if now - told >= min(5.0, seconds / 200):
             told = now
             gc.collect()
             print(*_figures(start), flush=True)

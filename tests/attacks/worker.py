@@ -63,13 +63,17 @@ class _Batch:
             self._say({"seed": seed, "first": first, "outcome": outcome, "what": f"{what}\n{self._cell.read()[3]}"})
 
     def _finish(self, seed: int, first: int) -> None:
+        """What a batch left behind counts as one more case."""
+        outcome, what = Outcome.WRONG, ""
         try:
             self._suite.finish()
             gc.collect()
         except BaseException as error:
-            self._say({"seed": seed, "first": first, "outcome": outcome_of_error(error), "what": self._describe(error)})
-        if self._noise:
-            self._say({"seed": seed, "first": first, "outcome": Outcome.WRONG, "what": "; ".join(self._noise)})
+            outcome, what = outcome_of_error(error), self._describe(error)
+        what = "; ".join([what, *self._noise]).removeprefix("; ")
+        if what:
+            self._counts[outcome] = self._counts.get(outcome, 0) + 1
+            self._say({"seed": seed, "first": first, "outcome": outcome, "what": what})
 
     def _listen(self) -> None:
         """What nobody catches is a finding too."""
