@@ -196,11 +196,11 @@ Result Pools::deallocate(std::uint64_t address, Stream& stream) {
   stream.clock.raise({stream.serial, ++stream.submitted});
   Pool& pool = *range->pool;
   if (range->imports != 0) {
-    // Only the exporter gives the memory back.
+    // Only the exporter gives the memory back; here its addresses stay until the stream has passed the free.
     if (--range->imports != 0) return kSuccess;
     pool.live -= 1;
+    pool.freed.push_back({range->start, range->size, stream.now(), machine_.streams.end_of(stream)});
     machine_.memory.remove(address);
-    drop_arena(pool);
     return kSuccess;
   }
   pool.freed.push_back({range->start, range->size, stream.now(), machine_.streams.end_of(stream)});
@@ -227,10 +227,12 @@ void Pools::give_up(std::uint64_t address) {
 void Pools::trim(Pool& pool, std::uint64_t keep_bytes) {
   std::vector<Pool::Freed> kept;
   for (const Pool::Freed& freed : pool.freed) {
-    if (pool.reserved <= keep_bytes || !freed.passed.has_passed()) {
+    const bool is_kept = !pool.imported && pool.reserved <= keep_bytes;
+    if (is_kept || !freed.passed.has_passed()) {
       kept.push_back(freed);
       continue;
     }
+    if (pool.imported) continue;
     pool.reserved -= freed.size;
     give_back(pool, freed.address, freed.size);
   }

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -70,6 +71,25 @@ def test_memory_of_a_pool_is_seen_by_whoever_imports_the_pool_and_the_pointer(ba
         bare.ask("MemPoolDestroy", each)
     os.close(fd)
     assert bare.gpu.memory() == {}
+
+
+def test_an_imported_pool_outlives_work_that_is_queued_on_its_memory(bare: BareGpu) -> None:
+    stream, gate = bare.stream(), threading.Event()
+    pool = create(bare, properties(0, exportable=True))
+    address = allocate(bare, pool, stream)
+    fd, note, again = export(bare, pool), ctypes.create_string_buffer(64), ctypes.c_uint64()
+    bare.ask("MemPoolExportPointer", note, ctypes.c_uint64(address))
+    imported = import_pool(bare, fd)
+    os.close(fd)
+    bare.ask("MemPoolImportPointer", ctypes.byref(again), imported, note)
+    bare.launch(stream, gate.wait)
+    bare.ask("MemsetD8Async", again, ctypes.c_ubyte(9), ctypes.c_size_t(4096), stream)
+    bare.ask("MemFreeAsync", again, stream)
+    bare.ask("MemPoolDestroy", imported)
+    gate.set()
+    seen = ctypes.create_string_buffer(16)
+    assert bare.copy(ctypes.addressof(seen), address, 16, stream) == 0
+    assert seen.raw == bytes([9] * 16)
 
 
 def test_an_imported_pool_gives_nothing_out_and_a_wrong_note_is_refused(bare: BareGpu) -> None:
