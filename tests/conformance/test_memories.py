@@ -60,8 +60,6 @@ class TestPboWithOneMap(TestPersistentPbo):
 
 
 class TestShm(MemoryConformance):
-    queues_copies = False
-
     def allocate(self, nbytes: int) -> Storage:
         return allocate(nbytes, "shm")
 

@@ -173,3 +173,33 @@ def test_a_pool_cannot_serve_a_kind_and_says_so_before_it_is_asked() -> None:
             tm.empty(4096, "uint8", memory="shm", mr=pool)
         assert pool.bytes_outstanding == 0
     assert tm.mr.get_kind_resource("shm") is before
+
+
+@needs_opengl
+@pytest.mark.usefixtures("toy")
+@pytest.mark.parametrize("kind", ["shm", "pbo", "toy"])
+def test_a_fill_on_a_stream_comes_after_what_the_stream_was_given(kind: str) -> None:
+    """Where an owner is told of accesses it is waited for; it is never done out of order."""
+    tensor = tm.zeros(4096, "uint8", memory=kind)
+    done: list[str] = []
+    with tm.Stream(tm.drivers.host()) as stream:
+        stream.launch(done.append, "before")
+        tensor.fill_(7, stream=stream)
+        stream.synchronize()
+    assert done == ["before"] and tensor.tolist() == [7] * 4096
+    tensor.close()
+
+
+def test_copies_and_fills_of_shared_memory_on_a_stream_do_not_wait_for_it() -> None:
+    gate = threading.Event()
+    source = tm.full(4096, 5, "uint8", memory="shm")
+    with tm.Stream(tm.drivers.host()) as stream:
+        stream.launch(gate.wait)
+        copied, filled = tm.zeros(4096, "uint8", memory="shm"), tm.zeros(4096, "uint8", memory="shm")
+        copied.copy_(source, stream=stream)  # would wait for ever: nobody else opens the gate
+        filled.fill_(6, stream=stream)
+        assert not copied.ready and not filled.ready
+        source.close()  # the stream keeps it
+        gate.set()
+        stream.synchronize()
+        assert copied.tolist() == [5] * 4096 and filled.tolist() == [6] * 4096

@@ -128,9 +128,18 @@ def test_a_refused_call_of_a_driver_uses_nothing_afterwards() -> None:
 def test_the_cpu_is_refused_memory_that_it_cannot_touch() -> None:
     host = tm.drivers.host()
     abstract = tm.mr.AbstractMemoryResource().allocate(4096)
-    for call in (lambda: host.fill(abstract, 7, 1, (4096, 1, 1)), lambda: host.copy(abstract, abstract, 4096)):
-        with pytest.raises(tm.errors.Untouchable):
-            call()
+    calls: list[Callable[[], object]] = [
+        lambda: host.fill(abstract, 7, 1, (4096, 1, 1)),
+        lambda: host.copy(abstract, abstract, 4096),
+        lambda: tm.zeros(2),
+        lambda: tm.full(2, 1),
+        lambda: tm.empty(2).fill_(1),
+        lambda: tm.empty(2).clone(),
+    ]
+    with tm.use_resource(tm.mr.AbstractMemoryResource()):
+        for call in calls:
+            with pytest.raises(tm.errors.Untouchable):
+                call()
     with simulated_gpu(devices=1, memory="64MiB"), tm.VirtualMemoryPool("64MiB", device="cuda:0") as pool:
         far = tm.mr.GpuMemoryResource("cuda:0").allocate(4096)
         with tm.VirtualMemoryManager("cuda:0") as vmm:

@@ -37,12 +37,13 @@ def fill(tensor: Tensor, pattern: bytes, stream: StreamLike | None) -> None:
     if not tensor.size:
         return
     storage = tensor.storage
-    if storage.mappable and (stream is None or storage.bracketed):
+    if storage.mappable and stream is None:
         fill_now(tensor, pattern)
         return
-    driver = _driver_of(storage, stream)
+    driver = _driver_of(storage, stream) if storage.direct or not storage.bracketed else None
     if driver is None:
-        # The stream is a GPU's, which does not reach the memory: the CPU takes its turn there.
+        # The stream is a GPU's, which does not reach the memory, or its owner is told of the access: the CPU takes its
+        # turn there.
         transfer(tensor, _filled(tensor, pattern), stream)
         return
     with using(storage):

@@ -114,7 +114,7 @@ def _resource_beside(tensor: Tensor) -> DeviceMemoryResource:
 
 def transfer(to: Tensor, source: Tensor, stream: StreamLike | None) -> TransferReport:
     """Copy the values of `source` into `to`, by the route for their memory, in the order of `stream`."""
-    if to.storage.bracketed or source.storage.bracketed:
+    if _is_told(to) or _is_told(source):
         return _transfer_mapped(to, source, stream)
     driver, route, why = _route(to, source, stream)
     report = TransferReport(to.nbytes, route, why, source.space, to.space)
@@ -157,6 +157,11 @@ def _transfer_on(work: Stream, to: Tensor, source: Tensor, report: TransferRepor
         # Nobody asked for a stream: pageable memory is free to change when the call returns, as it always was.
         end.synchronize()
     return report
+
+
+def _is_told(tensor: Tensor) -> bool:
+    """Whether its owner has to be told of the access, before and after."""
+    return tensor.storage.bracketed and not tensor.storage.direct
 
 
 def _transfer_mapped(to: Tensor, source: Tensor, stream: StreamLike | None) -> TransferReport:

@@ -107,12 +107,19 @@ def fill(tensor: Tensor, value: object, stream: StreamLike | None = None) -> Non
     fill_with(tensor, encode_pattern(value, tensor.dtype, packed=tensor.nbytes < tensor.size), stream)
 
 
+def _check_mappable(tensor: Tensor) -> None:
+    if tensor.storage.mappable:
+        return
+    if tensor.space is main:
+        raise errors.Untouchable("the CPU", str(tensor.space))
+    raise errors.CrossSpaceError(tensor.space, main)
+
+
 def numpy(tensor: Tensor) -> Any:
     """A NumPy array over the same bytes; what NumPy alone has no type for, in the types of ml_dtypes."""
     import numpy
 
-    if not tensor.storage.mappable:
-        raise errors.CrossSpaceError(tensor.space, main)
+    _check_mappable(tensor)
     if tensor.dtype.buffer_format is not None:
         return numpy.asarray(tensor)
     try:
@@ -130,8 +137,7 @@ def numpy(tensor: Tensor) -> Any:
 
 def tolist(tensor: Tensor) -> Any:
     """The values as nested lists."""
-    if not tensor.storage.mappable:
-        raise errors.CrossSpaceError(tensor.space, main)
+    _check_mappable(tensor)
     if not tensor.storage.bracketed:
         return nested(tensor)
     with tensor.map("r") as mapped, mapped.as_tensor() as reached:

@@ -35,6 +35,7 @@ cdef class Storage:
     cdef int32_t device_id
     cdef bint _readonly
     cdef bint host
+    cdef bint direct_  # copies need not tell the owner of an access: its brackets change nothing
     cdef bint untouchable  # by anybody: addresses without memory
     cdef Release _release  # where the memory has an end and no brackets, which see to it themselves
     cdef ExportCount exports  # who uses the memory at this moment; closed for good with the storage

@@ -221,6 +221,11 @@ cdef class Storage:
         return self.accesses is not None
 
     @property
+    def direct(self):
+        """Whether copies on a stream may touch the bytes at `ptr`, also where the owner is told of other accesses."""
+        return self.host and (self.accesses is None or self.direct_)
+
+    @property
     def mappable(self):
         """Whether the CPU can touch the bytes, be it only while they are mapped."""
         return self.host or self.accesses is not None
@@ -476,5 +481,6 @@ cdef Storage new_bracketed_storage(uint64_t address, uint64_t nbytes, object own
     made.driver = driver
     made.device_type = 1
     made.host = True
+    made.direct_ = True  # all processors see the same bytes
     made._readonly = readonly
     return made
