@@ -29,6 +29,12 @@ def settle() -> None:
     tm.mr.trim()
 
 
+@pytest.fixture(autouse=True)
+def settled() -> None:
+    """What tests before this one left to streams and to the garbage collector is gone."""
+    settle()
+
+
 def charged(space: str) -> int:
     """What limits count in a space, by the figures that `top` shows."""
     return sum(each.charged_bytes for each in take_snapshot(None).spaces if each.name == space)
