@@ -41,6 +41,10 @@ void Pools::adopt(Pool& pool, std::unique_ptr<Arena> arena) {
 // The file and the addresses of a pool that is destroyed and has nothing out.
 void Pools::drop_arena(Pool& pool) {
   if (pool.alive || pool.live != 0 || !pool.freed.empty() || pool.arena == nullptr) return;
+  // Work on any stream may still touch it; a driver would wait for that here.
+  for (const auto& device : machine_.devices) {
+    if (!machine_.streams.ends_of(*device).empty()) return;
+  }
   if (pool.arena->window() != nullptr) machine_.memory.remove_window(*pool.arena->window());
   pool.arena = nullptr;
 }
