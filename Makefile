@@ -11,7 +11,7 @@ help: ## list the commands
 demo: ## the main job: record a program, replay it on three stacks, write a page to look at
 	@scripts/setup.sh build
 	@.venv/bin/python scripts/rebuild.py
-	@.venv/bin/python examples/demo.py
+	@flock .cache/demo.lock .venv/bin/python examples/demo.py
 
 test: ## all tests, native and Python, docs included (ARGS="-k streams" for some of the Python ones)
 	@scripts/test.sh $(ARGS)
