@@ -12,7 +12,21 @@ namespace tensormem {
 
 BudgetMembers::BudgetMembers() : process_(getpid()) {}
 
-BudgetMembers::~BudgetMembers() { TM_ASSERT(entries_.empty()); }
+BudgetMembers::~BudgetMembers() {
+  TM_WALK(is_valid());
+  TM_ASSERT(entries_.empty());
+}
+
+// By serial, none of which was given twice.
+bool BudgetMembers::is_valid() const noexcept {
+  const std::lock_guard lock(mutex_);
+  std::uint64_t before = 0;
+  for (const Entry& each : entries_) {
+    if (each.member == nullptr || each.serial <= before || each.serial >= next_serial_) return false;
+    before = each.serial;
+  }
+  return true;
+}
 
 bool BudgetMembers::empty() const noexcept {
   const std::lock_guard lock(mutex_);

@@ -29,6 +29,7 @@ class BudgetMembers {
   BudgetMembers& operator=(const BudgetMembers&) = delete;
 
   bool empty() const noexcept;
+  bool is_valid() const noexcept;
   // Asks one after the other, the oldest first, for what is still missing: `shortage()` is asked before each, and says
   // 0 when nothing is. All are asked again until a whole round brought nothing. Hold no lock.
   template <typename Shortage>

@@ -53,6 +53,17 @@ class BlockUses {
 
   std::size_t read_count() const { return reads_.size(); }
 
+  // One read a stream, each with its event.
+  bool is_valid() const {
+    for (std::size_t i = 0; i < reads_.size(); ++i) {
+      if (!reads_[i].event) return false;
+      for (std::size_t j = 0; j < i; ++j) {
+        if (reads_[j].stream == reads_[i].stream) return false;
+      }
+    }
+    return true;
+  }
+
  private:
   Use last_write_;
   Uses reads_;

@@ -1,6 +1,9 @@
 #include "order/event_cache.hpp"
 
+#include <algorithm>
 #include <new>
+
+#include "base/invariant.hpp"
 
 namespace tensormem {
 
@@ -10,6 +13,7 @@ EventRef::~EventRef() {
 }
 
 EventCache::~EventCache() {
+  TM_WALK(is_valid());
   for (CachedEvent* event : idle_) {
     // A handle whose destruction fails is the driver's loss; there is nobody left to tell.
     (void)driver_.event_destroy(event->handle).ok();
@@ -29,6 +33,17 @@ Status EventCache::record(StreamId stream, EventRef* out) {
 std::size_t EventCache::idle_count() const {
   const std::lock_guard lock(mutex_);
   return idle_.size();
+}
+
+// What is idle is nobody's, and is here once.
+bool EventCache::is_valid() const {
+  const std::lock_guard lock(mutex_);
+  for (const CachedEvent* event : idle_) {
+    if (event->home != this || event->handle == nullptr || event->references.load() != 0) return false;
+  }
+  std::vector<CachedEvent*> sorted = idle_;
+  std::ranges::sort(sorted);
+  return std::ranges::adjacent_find(sorted) == sorted.end();
 }
 
 Status EventCache::take(CachedEvent** out) {

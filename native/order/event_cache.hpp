@@ -54,6 +54,7 @@ class EventCache {
   // An event recorded on `stream`, now.
   Status record(StreamId stream, EventRef* out);
   std::size_t idle_count() const;
+  bool is_valid() const;
 
  private:
   friend class EventRef;

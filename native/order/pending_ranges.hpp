@@ -118,6 +118,23 @@ class PendingRanges {
   bool empty() const { return by_size_.empty() && !has_parked(); }
   std::uint64_t bytes() const { return bytes_ + parked_bytes_; }
 
+  // Both ways to a range agree, and the sums are right.
+  bool is_valid() const {
+    std::uint64_t bytes = 0;
+    for (auto it = by_size_.begin(); it != by_size_.end(); ++it) {
+      const auto named = by_name_.find(it->second.name.key());
+      if (it->first != it->second.size || it->first == 0 || named == by_name_.end()) return false;
+      if (&*named->second != &*it) return false;
+      bytes += it->first;
+    }
+    std::uint64_t parked = 0;
+    for (std::size_t i = 0; i < kPlaces; ++i) {
+      if (parked_[i].size != 0 && place_of(parked_[i].size) != i) return false;
+      parked += parked_[i].size;
+    }
+    return bytes == bytes_ && parked == parked_bytes_ && by_name_.size() == by_size_.size();
+  }
+
   const StreamId stream;
   EventRef marker;  // behind everything that came up to `marked`
   std::uint64_t marked = 0;

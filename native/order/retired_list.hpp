@@ -19,6 +19,17 @@ class RetiredList {
   bool empty() const { return entries_.empty(); }
   std::size_t size() const { return entries_.size(); }
 
+  // Numbers are given in order, and everything waits for events that there are.
+  bool is_valid() const {
+    for (const auto& [number, entry] : entries_) {
+      if (number >= next_) return false;
+      for (const Use& use : entry.until) {
+        if (!use.event) return false;
+      }
+    }
+    return true;
+  }
+
   template <typename Visit>
   void for_each(Visit visit) const {
     for (const auto& [number, entry] : entries_) visit(entry.item);

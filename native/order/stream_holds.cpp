@@ -40,6 +40,20 @@ Status StreamHolds::hold(Driver& driver, std::int32_t device, StreamId stream, c
   return {};
 }
 
+// Each queue is of one stream, in the order in which it was given.
+bool StreamHolds::is_valid() const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [name, queue] : queues_) {
+    std::uint64_t least = 0;
+    for (const Entry& entry : queue) {
+      if (entry.driver != name.first || entry.stream != name.second || entry.holder.release == nullptr) return false;
+      if (entry.number < least || entry.number >= next_number_) return false;
+      least = entry.number + 1;
+    }
+  }
+  return true;
+}
+
 void StreamHolds::strand(const StreamHolder& holder) {
   const std::lock_guard lock(mutex_);
   stranded_.push_back(holder);

@@ -44,6 +44,7 @@ class StreamHolds {
   std::uint64_t reap_quickly(const Driver& driver, StreamId stream);
   // Waits for everything of a driver that is closing.
   void finish(const char* driver_name);
+  bool is_valid() const;
 
  private:
   struct Entry {
@@ -64,7 +65,7 @@ class StreamHolds {
   void take_passed(const QueueName& name, bool quickly, Entries* passed);
   static void release_all(const Entries& passed);
 
-  std::mutex mutex_;  // never held over a driver call
+  mutable std::mutex mutex_;  // never held over a driver call
   ForkGuard fork_guard_{mutex_};
   std::map<QueueName, Queue> queues_;
   std::uint64_t next_number_ = 0;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/invariant.hpp"
+
 namespace tensormem {
 
 namespace {
@@ -18,6 +20,7 @@ Occupancy::Occupancy(std::size_t moments) : moments_(static_cast<std::int32_t>(m
 }
 
 void Occupancy::clear() {
+  TM_WALK(is_valid());
   for (Node& node : nodes_) {
     node.over.clear();
     node.below.clear();
@@ -51,6 +54,24 @@ std::int64_t Occupancy::best_fit(std::int32_t first, std::int32_t last, std::int
     if (smallest == size) return best;
     from = end;
   }
+}
+
+// Runs are in order and apart, and what lies over a node is part of what lies at or below it.
+bool Occupancy::is_valid() const {
+  const auto in_order = [](const Runs& runs) {
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      if (runs[i].first >= runs[i].second || (i != 0 && runs[i].first <= runs[i - 1].second)) return false;
+    }
+    return true;
+  };
+  for (const Node& node : nodes_) {
+    if (!in_order(node.over) || !in_order(node.below)) return false;
+    for (const Run& run : node.over) {
+      const auto around = std::ranges::lower_bound(node.below, run.second, {}, &Run::second);
+      if (around == node.below.end() || around->first > run.first) return false;
+    }
+  }
+  return true;
 }
 
 void Occupancy::take(std::int32_t first, std::int32_t last, std::int64_t offset, std::int64_t size) {

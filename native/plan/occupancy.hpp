@@ -20,6 +20,7 @@ class Occupancy {
   // The smallest gap that is large enough, the lowest among equals; what is above everything counts as the largest.
   std::int64_t best_fit(std::int32_t first, std::int32_t last, std::int64_t size);
   void take(std::int32_t first, std::int32_t last, std::int64_t offset, std::int64_t size);
+  bool is_valid() const;
 
  private:
   using Run = std::pair<std::int64_t, std::int64_t>;  // [first, second)

@@ -99,6 +99,7 @@ BlockCache::BlockCache(Driver& driver, const BlockCacheOptions& options, const S
       idle_bytes_(options.idle_bytes) {}
 
 BlockCache::~BlockCache() {
+  TM_WALK(is_valid());
   membership_.end();
   // Work on a stream may still use the memory. What cannot be waited for is unmapped all the same.
   try {
@@ -360,7 +361,7 @@ bool BlockCache::is_valid() const noexcept {
   std::uint64_t live = 0;
   std::uint64_t retired = 0;
   std::uint64_t pinned = 0;
-  bool agree = frames_.is_valid() && pages_->is_valid();
+  bool agree = frames_.is_valid() && pages_->is_valid() && ids_.is_valid() && retired_.is_valid();
   for (std::uint64_t frame = frames_.next_backed(0); frame != BlockFrames::kNone;
        frame = frames_.next_backed(frame + 1)) {
     agree = agree && pages_->mapped().all_set(frame * shape_.pages, shape_.pages);

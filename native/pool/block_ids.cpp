@@ -53,6 +53,22 @@ void BlockIds::drop(std::uint32_t row) noexcept {
   free_ += 1;
 }
 
+// A row is live, in the list of free ones, or used up.
+bool BlockIds::is_valid() const noexcept {
+  std::uint64_t free = 0;
+  for (std::uint32_t next = first_free_; next != 0; next = rows_[next - 1].place) {
+    if (next > rows_.size() || rows_[next - 1].live || ++free > rows_.size()) return false;
+  }
+  std::uint64_t live = 0;
+  std::uint64_t used_up = 0;
+  for (const BlockRow& row : rows_) {
+    live += row.live ? 1 : 0;
+    used_up += !row.live && row.generation == kMaxGeneration ? 1 : 0;
+    if (!row.live && (row.pins != 0 || row.used)) return false;
+  }
+  return free == free_ && live == live_ && live + free + used_up == rows_.size();
+}
+
 Status BlockIds::find(CacheBlockId id, std::uint32_t* row) const noexcept {
   const std::uint64_t index = id & (kMaxRows - 1);
   const std::uint64_t generation = id >> kGenerationShift & kMaxGeneration;

@@ -44,6 +44,7 @@ class BlockIds {
   const BlockRow& operator[](std::uint32_t row) const noexcept { return rows_[row]; }
   std::uint64_t live_count() const noexcept { return live_; }
   std::uint64_t row_count() const noexcept { return rows_.size(); }
+  bool is_valid() const noexcept;
 
  private:
   static constexpr unsigned kGenerationShift = 28;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/interned.hpp"
+#include "base/invariant.hpp"
 #include "pool/budget.hpp"
 #include "trace/reporters.hpp"
 #include "trace/reports.hpp"
@@ -23,7 +24,10 @@ class CommittedRange {
       : budget_(std::move(budget)), reporter_(reporter), base_(base), tag_(tag) {
     rename_reporter(reporter_, name);
   }
-  ~CommittedRange() { shrink(0); }
+  ~CommittedRange() {
+    TM_WALK(is_valid());
+    shrink(0);
+  }
   CommittedRange(const CommittedRange&) = delete;
   CommittedRange& operator=(const CommittedRange&) = delete;
 
@@ -40,6 +44,9 @@ class CommittedRange {
     if (gone != 0) budget_->give_back(gone);
   }
 
+  bool is_valid() const noexcept {
+    return nbytes_ <= peak_ && budget_ != nullptr && (generation_ != 0) == (peak_ != 0);
+  }
   std::uint64_t nbytes() const noexcept { return nbytes_; }
   std::uint64_t peak() const noexcept { return peak_; }
   TagId tag() const noexcept { return tag_; }

@@ -47,6 +47,7 @@ Status ElasticPages::open(Driver& driver, std::int32_t device, std::uint64_t pag
 
 // In this order: unmap, give back the pages, release the addresses. A driver that refuses twice keeps them.
 ElasticPages::~ElasticPages() {
+  TM_WALK(is_valid());
   std::vector<Page> pages;
   for (std::uint64_t first = mapped_.next_set(0); first != PageBitmap::kNone; first = mapped_.next_set(first)) {
     const std::uint64_t end = std::min(mapped_.next_clear(first), page_count());
@@ -133,7 +134,7 @@ bool ElasticPages::is_valid() const noexcept {
   for (std::uint64_t page = mapped_.next_set(0); page != PageBitmap::kNone; page = mapped_.next_set(page + 1)) {
     if (table_[page].physical == kNoPhysical) return false;
   }
-  return mapped_.is_valid() && mapped_.count() + cache_.cached_pages() <= cache_.held_pages();
+  return mapped_.is_valid() && cache_.is_valid() && mapped_.count() + cache_.cached_pages() <= cache_.held_pages();
 }
 
 }  // namespace tensormem

@@ -6,6 +6,8 @@
 #include <new>
 #include <utility>
 
+#include "base/invariant.hpp"
+
 namespace tensormem {
 
 namespace {
@@ -44,7 +46,18 @@ PageCache::~PageCache() {
     wake();
     thread_->join();
   }
+  TM_WALK(is_valid());
   (void)trim(0);
+}
+
+// What is kept has a home, and no page is counted less than it is kept.
+bool PageCache::is_valid() const noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!kept_homes_.is_valid() || !homes_.is_valid() || kept_homes_.count() > held_.load()) return false;
+  for (std::uint64_t home = kept_homes_.next_set(0); home != PageBitmap::kNone; home = kept_homes_.next_set(home + 1)) {
+    if (kept_[home] == kNoPhysical || !homes_.test(home)) return false;
+  }
+  return true;
 }
 
 // --- One page ------------------------------------------------------------------------------------------------------

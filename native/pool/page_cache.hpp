@@ -61,6 +61,7 @@ class PageCache {
   std::uint64_t cached_pages() const noexcept;
   // In the cache, lent, or mapped: what the budget was asked for.
   std::uint64_t held_pages() const noexcept;
+  bool is_valid() const noexcept;
   Budget& budget() const noexcept { return *budget_; }
   std::uint64_t created_pages() const noexcept { return created_.load(); }
   std::uint64_t recycled_pages() const noexcept { return recycled_.load(); }

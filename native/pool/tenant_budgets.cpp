@@ -17,7 +17,10 @@ std::uint64_t less(std::uint64_t from, std::uint64_t what) { return from - std::
 TenantBudget::TenantBudget(std::shared_ptr<TenantBudgets> budgets, const TenantTerms& terms, GiveBackHook evict)
     : budgets_(std::move(budgets)), evict_(std::move(evict)), terms_(terms) {}
 
-TenantBudget::~TenantBudget() { budgets_->forget(*this); }
+TenantBudget::~TenantBudget() {
+  TM_WALK(budgets_->is_valid());
+  budgets_->forget(*this);
+}
 
 Status TenantBudget::claim(std::uint64_t bytes) noexcept { return budgets_->claim(*this, bytes); }
 

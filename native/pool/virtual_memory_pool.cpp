@@ -58,6 +58,7 @@ Status VirtualMemoryPool::open(Driver& driver, const VirtualPoolOptions& options
 }
 
 VirtualMemoryPool::~VirtualMemoryPool() {
+  TM_WALK(is_valid());
   membership_.end();
   // Work on a stream may still use what was given back; what cannot be waited for is unmapped all the same by the
   // caller's own doing.

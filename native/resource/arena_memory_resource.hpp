@@ -30,6 +30,13 @@ class ArenaMemoryResource final : public Resource {
   Status prepare_block_use(const Block& block, StreamId stream, Access access) override;
   Status finish_block_use(const Block& block, StreamId stream, Access access) override;
 
+  bool is_valid() const override {
+    for (std::size_t i = 0; i < arenas_.size(); ++i) {
+      if (ids_[i] != arenas_[i]->id() || !arenas_[i]->is_valid()) return false;
+    }
+    return ids_.size() == arenas_.size();
+  }
+
   PoolUsage usage();
   Status trim(std::uint64_t* released);
   std::uint32_t arena_count() const { return static_cast<std::uint32_t>(arenas_.size()); }

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "base/blocking.hpp"
+#include "base/invariant.hpp"
 
 namespace tensormem {
 
@@ -15,6 +16,7 @@ BlockUses* uses_of(const BlockEntry& entry) { return static_cast<BlockUses*>(ent
 // Nobody holds a block any more, or it would hold us. One that is still here was dropped and could not be given back
 // then: it is tried once more, behind the uses that are known of.
 AsyncMemoryResource::~AsyncMemoryResource() {
+  TM_WALK(is_valid());
   table_.for_each([this](BlockEntry& entry) {
     const StreamId stream = driver().stream_is_valid(entry.stream) ? entry.stream : kDefaultStream;
     const auto raised = bases_.find(entry.address);

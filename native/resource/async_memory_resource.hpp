@@ -36,7 +36,7 @@ class AsyncMemoryResource final : public Resource {
 
   // Gives the driver's cached memory back to the device, keeping at most so much.
   Status trim(std::uint64_t keep_bytes);
-  bool is_valid() const;
+  bool is_valid() const override;
 
  private:
   // What both vendors promise for their stream-ordered memory; more is reached by asking for more.

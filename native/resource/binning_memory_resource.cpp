@@ -81,4 +81,13 @@ Resource& BinningMemoryResource::home_of(std::uint64_t nbytes) const {
   return upstream();
 }
 
+// Bins are by size, each once.
+bool BinningMemoryResource::is_valid() const {
+  for (std::size_t i = 0; i < bins_.size(); ++i) {
+    if (i != 0 && bins_[i].largest <= bins_[i - 1].largest) return false;
+    if (!bins_[i].resource->is_valid()) return false;
+  }
+  return ResourceAdaptor::is_valid();
+}
+
 }  // namespace tensormem

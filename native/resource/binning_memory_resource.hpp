@@ -27,6 +27,7 @@ class BinningMemoryResource final : public ResourceAdaptor {
   Stats stats() const override;
   BlockState state_of(const Block& block) const override { return home_of(block.nbytes).state_of(block); }
   Status reap_pending() override;
+  bool is_valid() const override;
 
   bool supports_block_use_tracking() const override;
   Status prepare_block_use(const Block& block, StreamId stream, Access access) override {

@@ -32,6 +32,7 @@ DebugGuardResourceAdaptor::DebugGuardResourceAdaptor(ResourcePtr upstream, const
 }
 
 DebugGuardResourceAdaptor::~DebugGuardResourceAdaptor() {
+  TM_WALK(is_valid());
   // Nobody holds a block any more, or it would hold us; what is left waits for a stream or is in quarantine.
   std::vector<GuardedBlock*> passed = std::move(unexamined_);
   if (!retired_.empty()) {

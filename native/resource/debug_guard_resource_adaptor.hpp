@@ -55,7 +55,7 @@ class DebugGuardResourceAdaptor final : public ResourceAdaptor {
   const GuardReports& reports() const { return reports_; }
   std::uint64_t quarantined_bytes() const;
   std::uint64_t quarantined_count() const;
-  bool is_valid() const;
+  bool is_valid() const override;
 
  private:
   struct GuardedBlock;

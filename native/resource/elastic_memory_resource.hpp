@@ -49,6 +49,7 @@ class ElasticMemoryResource final : public LeafMemoryResource, public BudgetMemb
   // Pages that nothing lies in.
   std::uint64_t release_idle(std::uint64_t wanted) noexcept override;
   bool pages_are_valid() const;
+  bool is_valid() const override { return LeafMemoryResource::is_valid() && pages_are_valid(); }
 
  private:
   struct Span {

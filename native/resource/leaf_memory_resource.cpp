@@ -22,6 +22,7 @@ BlockUses* uses_of(const BlockEntry& entry) { return static_cast<BlockUses*>(ent
 }  // namespace
 
 void LeafMemoryResource::finish() {
+  TM_WALK(LeafMemoryResource::is_valid());
   // Nobody holds a block any more, or it would hold us; what is left waits for a stream, or was refused and is tried
   // once more.
   for (int round = 0; round < 2 && !retired_.empty(); ++round) {
@@ -204,7 +205,7 @@ bool LeafMemoryResource::is_valid() const {
     if (entry.state == BlockState::retired) ++retired;
   });
   return table_.is_valid() && bytes == stats_.current_bytes && blocks == stats_.current_count &&
-         retired == stats_.retired_count && retired_.size() <= retired;
+         retired == stats_.retired_count && retired_.size() <= retired && retired_.is_valid();
 }
 
 Status LeafMemoryResource::take_politely(const AllocRequest& request, std::uint64_t* address) {

@@ -37,7 +37,7 @@ class LeafMemoryResource : public Resource {
   Status prepare_block_use(const Block& block, StreamId stream, Access access) override;
   Status finish_block_use(const Block& block, StreamId stream, Access access) override;
 
-  bool is_valid() const;
+  bool is_valid() const override;
 
  protected:
   // Called without our lock, and with a BlockingRegion open where it may be slow.

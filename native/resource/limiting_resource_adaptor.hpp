@@ -41,6 +41,9 @@ class LimitingResourceAdaptor final : public ResourceAdaptor, public BudgetMembe
   // What was freed on streams that have passed since.
   std::uint64_t release_idle(std::uint64_t wanted) noexcept override;
 
+  // Promises are charged too.
+  bool is_valid() const override { return promised() <= charged() && ResourceAdaptor::is_valid(); }
+
   const BudgetPtr& budget() const { return budget_; }
   std::uint64_t limit() const { return budget_->limit(); }
   // Only for a budget of its own.

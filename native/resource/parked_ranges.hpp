@@ -35,6 +35,14 @@ class ParkedRanges {
     return occupied;
   }
 
+  bool is_valid() const {
+    for (std::uint64_t i = 0; i < kPlaces; ++i) {
+      const std::uint64_t granules = places_[i].granules;
+      if (granules != 0 && (granules % kPlaces != i || granules > kMostGranules)) return false;
+    }
+    return true;
+  }
+
   template <typename Visit>
   void take_all(Visit visit) {
     for (Place& place : places_) {

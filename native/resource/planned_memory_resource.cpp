@@ -178,4 +178,21 @@ Status PlannedMemoryResource::finish_block_use(const Block& block, StreamId stre
   return find_fallback(block.address, &below) ? upstream_->finish_block_use(below, stream, access) : Status();
 }
 
+// Places in use lie apart, and below the height.
+bool PlannedMemoryResource::is_valid() const {
+  {
+    const std::lock_guard lock(plan_mutex_);
+    std::uint64_t free_from = 0;
+    for (const auto& [offset, end] : taken_) {
+      if (offset < free_from || end <= offset || end > arena_.nbytes) return false;
+      free_from = end;
+    }
+    if (next_ > plan_.size()) return false;
+    for (const auto& [address, block] : fallbacks_) {
+      if (block.address != address) return false;
+    }
+  }
+  return LeafMemoryResource::is_valid();
+}
+
 }  // namespace tensormem

@@ -39,6 +39,7 @@ class PlannedMemoryResource final : public LeafMemoryResource {
   PlannedUsage usage() const;
 
   Status reap_pending() override;
+  bool is_valid() const override;
 
   bool supports_block_use_tracking() const override { return upstream_->supports_block_use_tracking(); }
   Status prepare_block_use(const Block& block, StreamId stream, Access access) override;

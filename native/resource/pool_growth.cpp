@@ -32,6 +32,7 @@ Status PoolMemoryResource::create(ResourcePtr upstream, const PoolOptions& optio
 }
 
 PoolMemoryResource::~PoolMemoryResource() {
+  TM_WALK(is_valid());
   // Nobody holds a block any more. What cannot be proven done keeps its chunk from going back: a leak, not a crash.
   (void)wait_for_pending().ok();
   std::uint64_t released = 0;

@@ -284,7 +284,14 @@ bool PoolMemoryResource::is_valid() const {
       if (!is_free && chunk->space.user(node) != 0) ++live;
     });
   }
-  return reserved == reserved_ && live == stats_.current_count && retired_.size() == stats_.retired_count;
+  for (const auto& [stream, ranges] : pending_) {
+    if (ranges.stream != stream || !ranges.is_valid()) return false;
+  }
+  for (const auto& [generation, uses] : uses_) {
+    if (!uses.is_valid()) return false;
+  }
+  return reserved == reserved_ && live == stats_.current_count && retired_.size() == stats_.retired_count &&
+         retired_.is_valid() && parked_.is_valid();
 }
 
 }  // namespace tensormem

@@ -76,7 +76,7 @@ class PoolMemoryResource final : public Resource {
   bool may_come_free(const AllocRequest& request) const;
   // Gives empty chunks back until at most `keep_bytes` are reserved; says how many bytes went.
   Status trim(std::uint64_t keep_bytes, std::uint64_t* released);
-  bool is_valid() const;
+  bool is_valid() const override;
 
  private:
   struct Waiting {  // a block that is neither live nor pending: other streams still use it

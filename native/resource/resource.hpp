@@ -69,6 +69,8 @@ class Resource {
   virtual Stats stats() const = 0;
   virtual BlockState state_of(const Block& block) const = 0;
   virtual Status reap_pending() { return {}; }
+  // Walks all of its books; takes its locks. What has none of its own is as valid as what it stands on.
+  virtual bool is_valid() const = 0;
 
   // Whether a block exists from a point of its stream on, so that other streams have to wait for that point.
   virtual bool is_stream_ordered() const { return false; }

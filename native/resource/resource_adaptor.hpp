@@ -21,6 +21,7 @@ class ResourceAdaptor : public Resource {
   Stats stats() const override { return upstream_->stats(); }
   BlockState state_of(const Block& block) const override { return upstream_->state_of(block); }
   Status reap_pending() override { return upstream_->reap_pending(); }
+  bool is_valid() const override { return upstream_->is_valid(); }
 
   bool is_stream_ordered() const override { return upstream_->is_stream_ordered(); }
   bool supports_block_use_tracking() const override { return upstream_->supports_block_use_tracking(); }

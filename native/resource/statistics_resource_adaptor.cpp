@@ -57,4 +57,15 @@ Status StatisticsResourceAdaptor::pop(ScopeCounters* ended) {
   return {};
 }
 
+bool StatisticsResourceAdaptor::is_valid() const {
+  {
+    const std::lock_guard lock(lock_);
+    if (scopes_.empty()) return false;
+    for (const ScopeCounters& scope : scopes_) {
+      if (scope.current_bytes > scope.peak_bytes || scope.current_count > scope.peak_count) return false;
+    }
+  }
+  return ResourceAdaptor::is_valid();
+}
+
 }  // namespace tensormem

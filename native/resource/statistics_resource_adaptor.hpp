@@ -33,6 +33,7 @@ class StatisticsResourceAdaptor final : public ResourceAdaptor {
   ScopeCounters push();
   // The outermost scope stays: popping it is refused.
   Status pop(ScopeCounters* ended);
+  bool is_valid() const override;
 
  private:
   mutable Spinlock lock_;

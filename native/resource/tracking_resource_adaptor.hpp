@@ -44,7 +44,7 @@ class TrackingResourceAdaptor final : public ResourceAdaptor {
   // Replaces `*totals`, the tag with the most bytes first.
   void totals_by_tag(std::vector<TagTotal>* totals) const;
 
-  bool is_valid() const;
+  bool is_valid() const override;
 
  private:
   Status remember(TrackedBlock tracked);

@@ -136,7 +136,18 @@ Status RingFile::check_header(std::uint64_t size) {
   return {};
 }
 
+bool RingFile::is_valid() const {
+  if (format_.frame_count == 0 || address_ == 0) return true;  // refused before it was believed, or never mapped
+  FrameFormat again = format_;
+  if (!again.measure().ok() || again.slot_count != format_.slot_count || again.slot_bytes != format_.slot_bytes)
+    return false;
+  const auto end = reinterpret_cast<std::uint64_t>(members_ + kMaxReaders);
+  return reinterpret_cast<std::uint64_t>(members_) == reinterpret_cast<std::uint64_t>(slots_ + format_.slot_count) &&
+         end <= address_ + size_;
+}
+
 RingFile::~RingFile() {
+  TM_WALK(is_valid());
   if (address_ != 0) os::unmap(address_, size_);
   if (fd_ >= 0) os::close(fd_);
 }

@@ -111,6 +111,8 @@ class RingFile {
   RingMember& member(std::uint32_t index) { return members_[index]; }
   int fd() const { return fd_; }
   std::uint64_t nbytes() const { return size_; }
+  // What was copied out of the file and checked: it measures as it did, and everything lies in the mapping.
+  bool is_valid() const;
 
   // Frees what dead readers hold and want. The lock of a reader is the proof: who gets it knows that the owner is gone,
   // and that nobody else cleans up there. `own` is left out, because one's own lock would be given again.

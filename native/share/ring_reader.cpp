@@ -62,6 +62,7 @@ void RingReader::join() {
 }
 
 RingReader::~RingReader() {
+  TM_WALK(is_valid());
   if (is_forked()) return;
   RingMember& mine = file_->member(index_);
   mine.joined.store(0);

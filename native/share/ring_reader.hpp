@@ -43,6 +43,8 @@ class RingReader {
 
   ReadMode mode() const { return mode_; }
   bool is_forked() const { return lock_->is_forked(); }
+  // Of what nobody else can scribble over.
+  bool is_valid() const { return index_ < kMaxReaders && holds_.size() == file_->format().slot_count && wants_ != 0; }
 
  private:
   RingReader(RingFilePtr file, std::unique_ptr<MemberLock> lock, std::uint32_t index, ReadMode mode);

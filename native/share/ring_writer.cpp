@@ -60,6 +60,7 @@ void RingWriter::recover() {
 }
 
 RingWriter::~RingWriter() {
+  TM_WALK(is_valid());
   if (is_forked()) return;
   if (slot_ != kNoSlot) {
     file_->slot(slot_).number.store(0);

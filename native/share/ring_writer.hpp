@@ -40,6 +40,12 @@ class RingWriter {
   // No frame follows: readers are told. Without it the writer's end looks like its death.
   void end();
   bool is_forked() const { return lock_->is_forked(); }
+  // Of what nobody else can scribble over. Not while another thread writes.
+  bool is_valid() const {
+    const bool has_slot = slot_ != kNoSlot;
+    return next_number_ != 0 && (!has_slot || slot_ < file_->format().slot_count) &&
+           (!begun_ || (writing_ && has_slot));
+  }
 
  private:
   RingWriter(RingFilePtr file, std::unique_ptr<MemberLock> lock) : file_(std::move(file)), lock_(std::move(lock)) {}

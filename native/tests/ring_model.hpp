@@ -27,7 +27,16 @@ class RingModel {
   bool opened() const { return opened_; }
 
   // False when the ring did something else than the model.
+  // One step, after which model and ring agree and every structure is valid.
   bool step(std::uint8_t what, std::uint8_t who) {
+    if (!take_step(what, who) || !file_->is_valid() || !writer_->is_valid()) return false;
+    for (const Reader& each : readers_)
+      if (!each.real->is_valid()) return false;
+    return true;
+  }
+
+ private:
+  bool take_step(std::uint8_t what, std::uint8_t who) {
     switch (what % 6) {
       case 0:
       case 1:
@@ -42,7 +51,6 @@ class RingModel {
     }
   }
 
- private:
   struct Reader {
     std::unique_ptr<RingReader> real;
     std::uint64_t wants = 1;

@@ -1,6 +1,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "driver/host/host_driver.hpp"
+#include "order/stream_holds.hpp"
 #include "tests/check.hpp"
 
 namespace tensormem::test {
@@ -31,6 +33,8 @@ int main(int argc, char** argv) {
     if (std::string_view(each.sentence).find(wanted) == std::string_view::npos) continue;
     const int before = g_failures;
     each.body();
+    // What a case made has ended, and was walked then (level 3); this is what stays.
+    TM_CHECK(tensormem::host_driver().is_valid() && tensormem::stream_holds().is_valid());
     ++run;
     if (g_failures != before) {
       ++broken;

@@ -37,6 +37,7 @@ class Careless final : public Resource {
   std::uint64_t bytes_outstanding() const override { return made - freed; }
   Stats stats() const override { return {}; }
   BlockState state_of(const Block&) const override { return BlockState::live; }
+  bool is_valid() const override { return freed <= made; }
 
   std::uint64_t made = 0;
   std::uint64_t freed = 0;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/align.hpp"
+#include "base/invariant.hpp"
 #include "driver/memory_space.hpp"
 #include "trace/reporters.hpp"
 #include "trace/reports.hpp"
@@ -39,6 +40,7 @@ AddressRange::AddressRange(Driver& driver, std::uint64_t base, std::uint64_t siz
 
 // A driver that refuses twice keeps the addresses, and the pages behind them; nobody else is given either.
 AddressRange::~AddressRange() {
+  TM_WALK(is_valid());
   if (!close().ok() && !close().ok()) forget(0, size_);
   remove_reporter(id_);
 }

@@ -14,6 +14,7 @@ PhysicalAllocation::PhysicalAllocation(Driver& driver, PhysicalHandle handle, co
 }
 
 PhysicalAllocation::~PhysicalAllocation() {
+  TM_WALK(is_valid());
   TM_ASSERT(mapping_count() == 0);  // a mapping holds it
   close();
 }

@@ -27,6 +27,7 @@ class PhysicalAllocation {
   std::uint64_t size() const noexcept { return info_.size; }
   const PhysicalInfo& info() const noexcept { return info_; }
   std::uint64_t mapping_count() const noexcept { return state_.load() & ~kClosed; }
+  bool is_valid() const noexcept { return info_.size != 0 && counters_ != nullptr && mapping_count() < kClosed / 2; }
   // No new mapping can be made of it, and no descriptor.
   bool is_closed() const noexcept { return (state_.load() & kClosed) != 0; }
 

@@ -1,7 +1,9 @@
 #include "vmm/virtual_memory_manager.hpp"
 
+#include <algorithm>
 #include <new>
 #include <utility>
+#include <vector>
 
 #include "base/align.hpp"
 
@@ -135,6 +137,19 @@ Status VirtualMemoryManager::close() noexcept try {
   return first;
 } catch (const std::bad_alloc&) {
   return no_memory_for_books(sizeof(AddressRangePtr));
+}
+
+bool VirtualMemoryManager::is_valid() const {
+  std::vector<AddressRangePtr> ranges;
+  std::vector<PhysicalPtr> physicals;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!ranges_.is_valid() || !physicals_.is_valid()) return false;
+    ranges = ranges_.alive();
+    physicals = physicals_.alive();
+  }
+  return std::ranges::all_of(ranges, [](const AddressRangePtr& each) { return each->is_valid(); }) &&
+         std::ranges::all_of(physicals, [](const PhysicalPtr& each) { return each->is_valid(); });
 }
 
 }  // namespace tensormem

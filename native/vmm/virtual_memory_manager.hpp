@@ -38,6 +38,8 @@ class VirtualMemoryManager {
   // Goes as far as it can; what the driver refuses is tried again by the next call. Nothing can be made afterwards.
   Status close() noexcept;
   bool is_closed() const noexcept { return closed_.load(); }
+  // All that it made and that lives, too.
+  bool is_valid() const;
 
  private:
   VirtualMemoryManager(Driver& driver, std::int32_t device, const Granularity& granularity);
@@ -51,7 +53,7 @@ class VirtualMemoryManager {
   const Granularity granularity_;
   const std::shared_ptr<VmmCounters> counters_;
   std::atomic<bool> closed_{false};
-  Mutex mutex_;
+  mutable Mutex mutex_;
   ForkGuard fork_guard_{mutex_};
   WeakList<AddressRange> ranges_;
   WeakList<PhysicalAllocation> physicals_;

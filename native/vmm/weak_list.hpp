@@ -30,6 +30,9 @@ class WeakList {
     return found;
   }
 
+  // What is gone is swept before the list has doubled.
+  bool is_valid() const { return next_sweep_ >= kSlack && things_.size() <= next_sweep_; }
+
  private:
   static constexpr std::size_t kSlack = 64;
   std::vector<std::weak_ptr<T>> things_;
