@@ -25,6 +25,8 @@
   X(out_of_physical_memory, "OutOfPhysicalMemory", "requested,available") \
   X(too_many_mappings, "TooManyMappings", "current,limit")                \
   X(callback_failed, "CallbackFailed", "")                                \
+  X(interrupted, "CallbackFailed", "")                                    \
+  X(timed_out, "TimedOut", "seconds")                                     \
   X(not_supported, "NotSupported", "")                                    \
   X(driver_error, "DriverError", "code")                                  \
   X(internal_error, "InternalError", "")

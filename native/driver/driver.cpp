@@ -14,6 +14,31 @@ Status Driver::external_release(std::uint64_t) {
   return Status::fail(Code::not_supported, "the import of external memory");
 }
 
+// What is done is synchronized with all the same: drivers trim their pools then.
+Status Driver::stream_wait(StreamId stream, const Wait& wait) {
+  bool done = false;
+  TM_TRY(stream_query(stream, &done));
+  if (!done) TM_TRY(wait.by_asking([&](bool* passed) { return stream_query(stream, passed); }));
+  return stream_synchronize(stream);
+}
+
+Status Driver::stream_close(StreamId stream, const Wait& wait) {
+  TM_TRY(stream_wait(stream, wait));
+  return stream_destroy(stream);
+}
+
+Status Driver::event_wait(EventHandle event, const Wait& wait) {
+  bool done = false;
+  TM_TRY(event_query(event, &done));
+  if (!done) {
+    TM_TRY(wait.by_asking([&](bool* passed) {
+      if (event_query(event, passed).ok()) return Status();
+      return Status::fail(Code::stream_misuse, "the event was closed while it was waited for", 0);
+    }));
+  }
+  return event_synchronize(event);
+}
+
 Status Driver::map_run(std::uint64_t address, const MapPiece* pieces, std::uint64_t count, std::int32_t device,
                        AccessFlags access) {
   Status status;

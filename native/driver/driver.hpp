@@ -18,6 +18,7 @@
 #include <cstdint>
 
 #include "base/status.hpp"
+#include "base/wait.hpp"
 #include "driver/types.hpp"
 
 namespace tensormem {
@@ -68,6 +69,10 @@ class Driver {
   virtual Status stream_create(std::int32_t device, StreamId* stream) = 0;
   virtual Status stream_destroy(StreamId stream) = 0;
   virtual Status stream_synchronize(StreamId stream) = 0;
+  // The same for callers that can stop: the wait may end before the work does, and changes nothing then. A driver that
+  // says nothing else is asked again and again, since what the vendors offer hears no signals.
+  virtual Status stream_wait(StreamId stream, const Wait& wait);
+  virtual Status stream_close(StreamId stream, const Wait& wait);
   virtual Status stream_query(StreamId stream, bool* done) = 0;
   // The vendor's own handle (a CUstream); streams made by others come in through `stream_import` and are never
   // destroyed.
@@ -88,6 +93,8 @@ class Driver {
   // An event that was never recorded is done.
   virtual Status event_query(EventHandle event, bool* done) = 0;
   virtual Status event_synchronize(EventHandle event) = 0;
+  // As `stream_wait`; an event that is destroyed meanwhile is `stream_misuse`.
+  virtual Status event_wait(EventHandle event, const Wait& wait);
   virtual Status event_elapsed(EventHandle start, EventHandle end, double* seconds) = 0;
   // Work queued on `stream` from now on starts after what `event` marks at this moment.
   virtual Status stream_wait_event(StreamId stream, EventHandle event) = 0;

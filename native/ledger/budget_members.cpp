@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/blocking.hpp"
 #include "base/invariant.hpp"
+#include "base/wait.hpp"
 
 namespace tensormem {
 
@@ -69,14 +69,16 @@ void BudgetMembers::begin_turn() noexcept {
     return turn_taken_.exchange(1) == 0;
   };
   if (take()) return;
-  const BlockingRegion waiting;
-  while (!take()) turn_taken_.wait(1);
+  // Only the end of the process ends it without the turn: who has it then comes back no more.
+  (void)Wait::until_done()
+      .by_asking([&](bool* taken) {
+        *taken = take();
+        return Status();
+      })
+      .ok();
 }
 
-void BudgetMembers::end_turn() noexcept {
-  turn_taken_.store(0);
-  turn_taken_.notify_one();
-}
+void BudgetMembers::end_turn() noexcept { turn_taken_.store(0); }
 
 void BudgetMembership::add(BudgetMembers& members, BudgetMember& member) {
   joined_.reserve(joined_.size() + 1);

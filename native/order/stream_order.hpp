@@ -13,8 +13,9 @@ class StreamOrder {
  public:
   StreamOrder(Driver& driver, std::int32_t device) : driver_(driver), events_(driver, device) {}
 
-  // Work queued on `stream` after this starts after all of `uses`.
+  // Work queued on `stream` after this starts after all of `uses`. On a stream that runs inline the caller waits.
   Status wait_for(const Uses& uses, StreamId stream) {
+    if (driver_.stream_is_inline(stream)) return wait(uses, Wait::of_caller());
     for (const Use& use : uses) TM_TRY(driver_.stream_wait_event(stream, use.event.handle()));
     return {};
   }
@@ -35,6 +36,11 @@ class StreamOrder {
     *done = true;
     return {};
   }
+  Status wait(const Uses& uses, const Wait& wait) {
+    for (const Use& use : uses) TM_TRY(driver_.event_wait(use.event.handle(), wait));
+    return {};
+  }
+  // For what cannot stop half way.
   Status synchronize(const Uses& uses) {
     for (const Use& use : uses) TM_TRY(driver_.event_synchronize(use.event.handle()));
     return {};

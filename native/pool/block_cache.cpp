@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/align.hpp"
+#include "base/ending.hpp"
 #include "base/invariant.hpp"
 #include "pool/block_cache_parts.hpp"
 #include "trace/reporters.hpp"
@@ -101,17 +102,20 @@ BlockCache::BlockCache(Driver& driver, const BlockCacheOptions& options, const S
 BlockCache::~BlockCache() {
   TM_WALK(is_valid());
   membership_.end();
-  // Work on a stream may still use the memory. What cannot be waited for is unmapped all the same.
+  // Work on a stream may still use the memory. What cannot be waited for is unmapped all the same, but for work that
+  // outlives the process.
+  bool in_use = false;
   try {
     Uses until;
     retired_.append_awaited(&until);
     for (const auto& [row, uses] : uses_) until.insert(until.end(), uses.begin(), uses.end());
-    for (const Use& use : until) (void)order_.synchronize({use}).ok();
+    for (const Use& use : until) in_use = !order_.synchronize({use}).ok() || in_use;
   } catch (const std::bad_alloc&) {
   }
   for (std::uint32_t row = 0; row < ids_.row_count(); ++row) {
     if (ids_[row].live) report_end(row);
   }
+  if (in_use && is_ending()) (void)pages_.release();
 }
 
 // --- Frames --------------------------------------------------------------------------------------------------------

@@ -168,7 +168,7 @@ class BlockCache final : public BudgetMember {
   const Shape shape_;
   const BudgetPtr budget_;
   StreamOrder order_;
-  const std::unique_ptr<ElasticPages> pages_;
+  std::unique_ptr<ElasticPages> pages_;
   mutable Mutex mutex_;
   ForkGuard fork_guard_{mutex_};
   BlockFrames frames_;

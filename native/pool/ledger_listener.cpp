@@ -1,6 +1,6 @@
 #include "pool/ledger_listener.hpp"
 
-#include "base/blocking.hpp"
+#include "base/wait.hpp"
 #include "driver/host/os.hpp"
 
 namespace tensormem {
@@ -22,6 +22,7 @@ Status LedgerListener::start(LedgerTablePtr table, std::size_t slot, GiveBackHoo
         static_cast<std::shared_ptr<LedgerListener>*>(argument));
     os::name_this_thread("tensormem-asks");
     (*self)->listen();
+    (*self)->ended_.store(true);
     return nullptr;
   };
   if (const int error = os::start_thread(&made->thread_, body, share); error != 0) {
@@ -62,11 +63,14 @@ void LedgerListener::stop() {
   LedgerSlot& slot = table_->slot(slot_);
   slot.ask_serial.fetch_add(1);
   os::wake_waiters(slot.ask_serial);
-  if (pthread_equal(pthread_self(), thread_) != 0) {
+  const auto has_ended = [this](bool* ended) {
+    *ended = ended_.load();
+    return Status();
+  };
+  if (pthread_equal(pthread_self(), thread_) != 0 || !Wait::until_done().by_asking(has_ended).ok()) {
     pthread_detach(thread_);
     return;
   }
-  const BlockingRegion waiting;
   os::join_thread(thread_);
 }
 

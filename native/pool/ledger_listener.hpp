@@ -16,7 +16,8 @@ class LedgerListener {
  public:
   static Status start(LedgerTablePtr table, std::size_t slot, GiveBackHook evict,
                       std::shared_ptr<LedgerListener>* listener);
-  // Returns when the hook is not running and will not run again; called from the hook itself, returns at once.
+  // Returns when the hook is not running and will not run again; called from the hook itself, or when the process
+  // ends before the hook does, returns at once.
   void stop();
 
  private:
@@ -29,6 +30,7 @@ class LedgerListener {
   const std::size_t slot_;
   const GiveBackHook evict_;
   std::atomic<bool> stopping_{false};
+  std::atomic<bool> ended_{false};
   pthread_t thread_{};
 };
 

@@ -178,9 +178,15 @@ std::size_t LedgerTable::reap_dead() {
   return reaped;
 }
 
-Status LedgerTable::lock_terms() {
-  const int error = os::lock_byte_waiting(lock_fd_.load(), kTermsByte);
-  return error == 0 ? Status() : Status::driver_error(error, "fcntl(F_OFD_SETLKW)");
+Status LedgerTable::lock_terms(const Wait& wait) {
+  const auto ask = [&](bool* locked) {
+    const int error = os::lock_byte(lock_fd_.load(), kTermsByte);
+    *locked = error == 0;
+    return error == 0 || error == EAGAIN ? Status() : Status::driver_error(error, "fcntl(F_OFD_SETLK)");
+  };
+  bool locked = false;
+  TM_TRY(ask(&locked));
+  return locked ? Status() : wait.by_asking(ask);
 }
 
 void LedgerTable::unlock_terms() { os::unlock_byte(lock_fd_.load(), kTermsByte); }

@@ -17,6 +17,7 @@
 
 #include "base/fork_guard.hpp"
 #include "base/status.hpp"
+#include "base/wait.hpp"
 #include "pool/fair_share.hpp"
 
 namespace tensormem {
@@ -86,8 +87,8 @@ class LedgerTable {
   void leave_slot(std::size_t index);
   // How many dead participants' shares came back.
   std::size_t reap_dead();
-  // One participant at a time changes what is promised.
-  Status lock_terms();
+  // One participant at a time changes what is promised. `timed_out` when another keeps it, stopped perhaps.
+  Status lock_terms(const Wait& wait);
   void unlock_terms();
 
   std::vector<Participant> participants();

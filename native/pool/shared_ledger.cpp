@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "base/blocking.hpp"
 #include "base/invariant.hpp"
 #include "driver/host/os.hpp"
 #include "pool/ledger_listener.hpp"
@@ -15,10 +14,16 @@ namespace tensormem {
 namespace {
 
 namespace os = host::os;
-constexpr int kTries = 2000;                   // of a claim that races with others; each gives way to them
-constexpr std::uint64_t kGlance = 20'000'000;  // how often a waiter looks whether those it asked still live
+constexpr int kTries = 2000;  // of a claim that races with others; each gives way to them
 
 std::uint64_t less(std::uint64_t from, std::uint64_t what) { return from - std::min(from, what); }
+
+// Terms are changed in microseconds: who takes longer is stopped.
+Wait for_terms(const LedgerTerms& terms) {
+  constexpr std::uint64_t kLeast = 5'000'000'000;
+  return Wait::of_caller(std::max(kLeast, terms.patience_nanoseconds),
+                         "another participant is changing its terms, and may have been stopped in the middle");
+}
 
 Status gone() {
   return Status::fail(Code::use_after_release,
@@ -39,10 +44,7 @@ Status check_terms(const LedgerTerms& terms) {
 Status SharedLedger::join(LedgerTablePtr table, std::string_view name, const LedgerTerms& terms, GiveBackHook evict,
                           SharedLedgerPtr* ledger) {
   TM_TRY(check_terms(terms));
-  {
-    const BlockingRegion waiting;
-    TM_TRY(table->lock_terms());
-  }
+  TM_TRY(table->lock_terms(for_terms(terms)));
   std::size_t slot = 0;
   Status taken = table->take_slot(&slot);
   if (!taken.ok()) {
@@ -216,7 +218,8 @@ Status SharedLedger::claim(std::uint64_t bytes) noexcept {
     done = done || take(bytes, &need);
   }
   if (!done && !need.hopeless && !is_asking(table_.get())) TM_TRY(ask_around(bytes, &need, &done));
-  return done ? Status() : refusal(bytes, need);
+  if (done) return {};
+  return has_left() ? gone() : refusal(bytes, need);
 }
 
 Status SharedLedger::try_claim(std::uint64_t bytes) noexcept {
@@ -238,10 +241,7 @@ void SharedLedger::give_back(std::uint64_t bytes) noexcept {
 
 Status SharedLedger::set_limit(std::uint64_t limit) {
   if (has_left()) return gone();
-  {
-    const BlockingRegion waiting;
-    TM_TRY(table_->lock_terms());
-  }
+  TM_TRY(table_->lock_terms(for_terms(terms_)));
   table_->reap_dead();
   const std::uint64_t guaranteed = add_saturated(table_->guaranteed_without(slot_), terms_.guaranteed);
   if (limit >= guaranteed) table_->header().limit.store(limit);
@@ -313,27 +313,25 @@ Status SharedLedger::ask(const Ask& next, std::uint64_t bytes, std::uint64_t dea
   }
   const std::uint32_t serial = slot.ask_serial.fetch_add(1) + 1;
   os::wake_waiters(slot.ask_serial);
-  wait_for(next.who, serial, bytes, deadline, need, done);
-  return {};
+  return wait_for(next.who, serial, bytes, deadline, need, done);
 }
 
 // Until there is room, or the asked one has answered, died, or taken too long.
-void SharedLedger::wait_for(std::size_t who, std::uint32_t serial, std::uint64_t bytes, std::uint64_t deadline,
-                            Need* need, bool* done) {
+Status SharedLedger::wait_for(std::size_t who, std::uint32_t serial, std::uint64_t bytes, std::uint64_t deadline,
+                              Need* need, bool* done) {
   LedgerHeader& header = table_->header();
   const LedgerSlot& slot = table_->slot(who);
-  while (true) {
+  Status waited = Wait::of_caller(less(deadline, os::monotonic_nanoseconds())).until([&](std::uint64_t nanoseconds) {
     const std::uint32_t seen = header.changes.load();
     const bool answered = static_cast<std::int32_t>(slot.answered.load() - serial) >= 0 || slot.joined.load() == 0;
     *done = is_relieved(bytes, need);
-    const std::uint64_t now = os::monotonic_nanoseconds();
-    if (*done || need->hopeless || answered || now >= deadline) return;
-    {
-      const BlockingRegion waiting;
-      os::wait_while(header.changes, seen, std::min(deadline - now, kGlance));
-    }
+    if (*done || need->hopeless || answered) return true;
+    if (nanoseconds == 0) return false;
+    os::wait_while(header.changes, seen, nanoseconds);
     table_->reap_dead();
-  }
+    return false;
+  });
+  return waited.code() == Code::timed_out ? Status() : std::move(waited);
 }
 
 }  // namespace tensormem

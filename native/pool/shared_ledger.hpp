@@ -86,8 +86,8 @@ class SharedLedger final : public Budget {
   Status ask_around(std::uint64_t bytes, Need* need, bool* done);
   bool next_to_ask(std::uint64_t bytes, const Need& need, AskRound round, const Asked& asked, Ask* next);
   Status ask(const Ask& next, std::uint64_t bytes, std::uint64_t deadline, Need* need, bool* done);
-  void wait_for(std::size_t slot, std::uint32_t serial, std::uint64_t bytes, std::uint64_t deadline, Need* need,
-                bool* done);
+  Status wait_for(std::size_t slot, std::uint32_t serial, std::uint64_t bytes, std::uint64_t deadline, Need* need,
+                  bool* done);
   bool is_relieved(std::uint64_t bytes, Need* need);
   bool is_gone() const { return left_ || table_->is_forked(); }
 

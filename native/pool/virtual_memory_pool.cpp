@@ -9,6 +9,7 @@
 
 #include "base/align.hpp"
 #include "base/blocking.hpp"
+#include "base/ending.hpp"
 #include "base/invariant.hpp"
 #include "pool/pool_work.hpp"
 #include "trace/reporters.hpp"
@@ -61,16 +62,20 @@ VirtualMemoryPool::~VirtualMemoryPool() {
   TM_WALK(is_valid());
   membership_.end();
   // Work on a stream may still use what was given back; what cannot be waited for is unmapped all the same by the
-  // caller's own doing.
+  // caller's own doing, but for work that outlives the process.
   struct Nowhere {
-    void push_back(const Retired&) noexcept {}
+    void push_back(const Retired&) noexcept { ++count; }
+    std::size_t count = 0;
   } unmapped_below;
+  const std::size_t retired = retired_.size();
   const BlockingRegion waiting;
   retired_.wait_and_take(order_, &unmapped_below);
-  for (const auto& [offset, block] : blocks_) (void)order_.synchronize(block.uses).ok();
+  bool in_use = unmapped_below.count != retired;
+  for (const auto& [offset, block] : blocks_) in_use = !order_.synchronize(block.uses).ok() || in_use;
   for (const auto& [offset, block] : blocks_) {
     report_deallocate(pages_->id(), base() + offset, block.size, block.id, block.tag);
   }
+  if (in_use && is_ending()) (void)pages_.release();
 }
 
 // --- Pages ---------------------------------------------------------------------------------------------------------

@@ -224,7 +224,7 @@ class VirtualMemoryPool final : public BudgetMember {
   const std::int32_t device_;
   const BudgetPtr budget_;
   StreamOrder order_;
-  const std::unique_ptr<ElasticPages> pages_;
+  std::unique_ptr<ElasticPages> pages_;
   mutable Mutex mutex_;
   ForkGuard fork_guard_{mutex_};
   ExtentMap extents_;

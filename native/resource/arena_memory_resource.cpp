@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "base/blocking.hpp"
-#include "base/patience.hpp"
+#include "base/wait.hpp"
 
 namespace tensormem {
 
@@ -53,21 +53,27 @@ Status ArenaMemoryResource::do_allocate(const AllocRequest& request, Block* bloc
     Status other = arenas_[(own + step) % arenas_.size()]->allocate(request, block);
     if (other.ok()) return other;
   }
-  if (wait_for_room(request, block)) return {};
+  bool found = false;
+  TM_TRY(wait_for_room(request, block, &found));
+  if (found) return {};
   return tried;
 }
 
 // As a pool alone does it, over all of them: the room may come free in any.
-bool ArenaMemoryResource::wait_for_room(const AllocRequest& request, Block* block) {
-  if (!driver().stream_is_inline(request.stream)) return false;
-  const BlockingRegion region;
-  Patience patience(pending_timeout_ns_);
+Status ArenaMemoryResource::wait_for_room(const AllocRequest& request, Block* block, bool* found) {
+  if (!driver().stream_is_inline(request.stream)) return {};
   const auto waits = [&](const auto& arena) { return arena->may_come_free(request); };
   const auto takes = [&](const auto& arena) { return arena->take_passed(request, block); };
-  while (std::ranges::any_of(arenas_, waits) && patience.wait()) {
-    if (std::ranges::any_of(arenas_, takes)) return true;
+  if (std::ranges::any_of(arenas_, waits)) {
+    Status waited = Wait::of_caller(pending_timeout_ns_).by_asking([&](bool* over) {
+      *found = std::ranges::any_of(arenas_, takes);
+      *over = *found || std::ranges::none_of(arenas_, waits);
+      return Status();
+    });
+    if (waited.code() != Code::timed_out) TM_TRY(std::move(waited));
   }
-  return std::ranges::any_of(arenas_, takes);
+  *found = *found || std::ranges::any_of(arenas_, takes);
+  return {};
 }
 
 Status ArenaMemoryResource::do_deallocate(const Block& block, StreamId stream, BlockState* end) {

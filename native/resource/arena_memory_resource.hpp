@@ -45,7 +45,7 @@ class ArenaMemoryResource final : public Resource {
   ArenaMemoryResource(const Resource& upstream, std::uint64_t pending_timeout_ns)
       : Resource(&upstream), pending_timeout_ns_(pending_timeout_ns) {}
   std::size_t own_arena() const;
-  bool wait_for_room(const AllocRequest& request, Block* block);
+  Status wait_for_room(const AllocRequest& request, Block* block, bool* found);
   // The pool that made the block, or null.
   PoolMemoryResource* maker_of(const Block& block) const;
   Status foreign(const Block& block) const;

@@ -11,7 +11,7 @@
 #include <optional>
 
 #include "base/align.hpp"
-#include "base/blocking.hpp"
+#include "base/wait.hpp"
 #include "resource/pool_memory_resource.hpp"
 #include "resource/pool_miss.hpp"
 
@@ -47,7 +47,7 @@ Status PoolMemoryResource::allocate_slowly(const AllocRequest& request, Block* b
     grown = grow_alone(request, block);
   } else {
     const auto miss = std::make_shared<Miss>(request);
-    share_growth(miss);
+    TM_TRY(share_growth(miss));
     if (miss->state == Miss::State::served) {
       *block = miss->block;
       return {};
@@ -55,7 +55,9 @@ Status PoolMemoryResource::allocate_slowly(const AllocRequest& request, Block* b
     grown = miss->state == Miss::State::refused ? std::move(miss->why) : grow_alone(request, block);
   }
   // What another thread was just adding may have room for this one too, or is free again.
-  if (is_shortage(grown) && wait_for_growth()) {
+  bool others_grew = false;
+  if (is_shortage(grown)) TM_TRY(wait_for_growth(&others_grew));
+  if (others_grew) {
     if (take_passed(request, block)) return {};
     grown = grow_alone(request, block);
   }
@@ -70,8 +72,8 @@ bool PoolMemoryResource::is_growing_here() const {
   return false;
 }
 
-bool PoolMemoryResource::wait_for_growth() {
-  if (is_growing_here()) return false;
+Status PoolMemoryResource::wait_for_growth(bool* waited) {
+  if (is_growing_here()) return {};
   std::uint64_t before = 0;
   std::uint64_t added = 0;
   const auto is_over = [&] {
@@ -82,13 +84,15 @@ bool PoolMemoryResource::wait_for_growth() {
     const std::lock_guard lock(lock_);
     before = next_growth_;
     added = chunks_added_;
-    if (growths_.empty()) return false;
+    if (growths_.empty()) return {};
   }
-  const BlockingRegion region;
-  Patience patience(kGrowthTimeoutNs);
-  while (!is_over() && patience.wait()) {
-  }
-  return true;
+  *waited = true;
+  if (is_over()) return {};
+  Status ended = Wait::of_caller(kGrowthTimeoutNs).by_asking([&](bool* over) {
+    *over = is_over();
+    return Status();
+  });
+  return ended.code() == Code::timed_out ? Status() : std::move(ended);
 }
 
 // ---- together -----------------------------------------------------------------------------------------------------
@@ -112,7 +116,7 @@ void PoolMemoryResource::forget_flights_of_parent() {
   growths_.clear();
 }
 
-void PoolMemoryResource::share_growth(const MissPtr& miss) {
+Status PoolMemoryResource::share_growth(const MissPtr& miss) {
   const StreamId origin = flight_of(miss->request);
   const auto look = [&] {
     const std::lock_guard lock(lock_);
@@ -128,22 +132,25 @@ void PoolMemoryResource::share_growth(const MissPtr& miss) {
     }
   }
   Miss::State state = look();
-  if (state != Miss::State::leads) {
-    const BlockingRegion region;
-    Patience patience(kGrowthTimeoutNs);
-    while (state == Miss::State::waiting || state == Miss::State::boarded) {
-      if (!patience.wait()) {
-        const std::lock_guard lock(lock_);
-        state = miss->state;
-        if (state != Miss::State::waiting && state != Miss::State::boarded) break;
+  const auto is_open = [&] { return state == Miss::State::waiting || state == Miss::State::boarded; };
+  if (is_open()) {
+    Status waited = Wait::of_caller(kGrowthTimeoutNs).by_asking([&](bool* over) {
+      state = look();
+      *over = !is_open();
+      return Status();
+    });
+    if (!waited.ok()) {
+      const std::lock_guard lock(lock_);
+      state = miss->state;
+      if (is_open()) {
         miss->state = Miss::State::abandoned;
         std::erase(misses_, miss);
-        return;
+        return waited.code() == Code::timed_out ? Status() : std::move(waited);
       }
-      state = look();
     }
   }
   if (state == Miss::State::leads) fly(origin);
+  return {};
 }
 
 void PoolMemoryResource::fly(StreamId origin) {

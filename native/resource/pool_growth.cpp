@@ -4,8 +4,8 @@
 #include <mutex>
 
 #include "base/align.hpp"
-#include "base/blocking.hpp"
 #include "base/invariant.hpp"
+#include "base/wait.hpp"
 #include "resource/pool_memory_resource.hpp"
 #include "resource/pool_miss.hpp"
 #include "trace/inside.hpp"
@@ -41,7 +41,9 @@ PoolMemoryResource::~PoolMemoryResource() {
 
 Status PoolMemoryResource::allocate_without_growing(const AllocRequest& request, Status grown, Block* block) {
   if (runs_inline(request.stream)) {
-    if (wait_for_room(request, block)) return {};
+    bool found = false;
+    TM_TRY(wait_for_room(request, block, &found));
+    if (found) return {};
   } else {
     Lock lock(lock_);
     Status ordered;
@@ -68,13 +70,14 @@ bool PoolMemoryResource::take_passed(const AllocRequest& request, Block* block) 
   return take_own(request, block);
 }
 
-bool PoolMemoryResource::wait_for_room(const AllocRequest& request, Block* block) {
-  const BlockingRegion region;
-  Patience patience(options_.pending_timeout_ns);
-  while (may_come_free(request) && patience.wait()) {
-    if (take_passed(request, block)) return true;
-  }
-  return false;
+Status PoolMemoryResource::wait_for_room(const AllocRequest& request, Block* block, bool* found) {
+  if (!may_come_free(request)) return {};
+  Status waited = Wait::of_caller(options_.pending_timeout_ns).by_asking([&](bool* over) {
+    *found = take_passed(request, block);
+    *over = *found || !may_come_free(request);
+    return Status();
+  });
+  return waited.code() == Code::timed_out ? Status() : std::move(waited);
 }
 
 bool PoolMemoryResource::may_come_free(const AllocRequest& request) const {
@@ -244,8 +247,7 @@ Status PoolMemoryResource::wait_for_pending() {
     // One that is destroyed, or about to be, is found out by who reaps.
     if (order_.mark(passage.stream, &behind).ok()) until.push_back({passage.stream, std::move(behind)});
   }
-  const BlockingRegion region;
-  return order_.synchronize(until);
+  return order_.wait(until, Wait::of_caller());
 }
 
 // ---- chunks -------------------------------------------------------------------------------------------------------

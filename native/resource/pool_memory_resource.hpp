@@ -19,7 +19,6 @@
 
 #include "alloc/generation.hpp"
 #include "base/fork_guard.hpp"
-#include "base/patience.hpp"
 #include "base/spinlock.hpp"
 #include "order/pending_ranges.hpp"
 #include "order/retired_list.hpp"
@@ -147,13 +146,13 @@ class PoolMemoryResource final : public Resource {
   Status refuse_large(std::uint64_t nbytes);
   Status allocate_slowly(const AllocRequest& request, Block* block);
   Status allocate_without_growing(const AllocRequest& request, Status grown, Block* block);
-  bool wait_for_room(const AllocRequest& request, Block* block);
+  Status wait_for_room(const AllocRequest& request, Block* block, bool* found);
   // Whether this thread serves a growth of this very pool: it would wait for itself.
   bool is_growing_here() const;
   // Until those who were growing are done, or one of them has added something; false when nobody was.
-  bool wait_for_growth();
+  Status wait_for_growth(bool* waited);
   // The miss is served, refused, or left to its thread.
-  void share_growth(const MissPtr& miss);
+  Status share_growth(const MissPtr& miss);
   void fly(StreamId origin);
   void end_flight(StreamId origin);
   // For this request alone, and no more than it needs.

@@ -165,4 +165,20 @@ ReadOutcome RingReader::take(std::uint64_t nanoseconds, HeldFrame* frame) {
   return state;
 }
 
+Status RingReader::wait(const Wait& wait, bool for_a_writer, HeldFrame* frame, ReadOutcome* outcome) {
+  const auto is_over = [&](std::uint64_t nanoseconds) {
+    if (closed_.load()) return true;
+    *outcome = take(nanoseconds, frame);
+    return *outcome == ReadOutcome::frame || (!for_a_writer && *outcome != ReadOutcome::nothing_yet);
+  };
+  if (!is_over(0)) TM_TRY(wait.until(is_over));
+  if (*outcome == ReadOutcome::frame || !closed_.load()) return {};
+  return Status::fail(Code::use_after_release, "this end of the frame ring was closed", 0);
+}
+
+void RingReader::close() {
+  closed_.store(true);
+  os::wake_waiters(file_->header().published);
+}
+
 }  // namespace tensormem

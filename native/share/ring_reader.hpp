@@ -15,6 +15,7 @@
 
 #include "base/fork_guard.hpp"
 #include "base/status.hpp"
+#include "base/wait.hpp"
 #include "share/ring_file.hpp"
 
 namespace tensormem {
@@ -39,6 +40,11 @@ class RingReader {
   // The next frame, held until `give_back`. Sleeps a glance at most. That a writer is gone is said only when every
   // frame it left has been taken.
   ReadOutcome take(std::uint64_t nanoseconds, HeldFrame* frame);
+  // The same for as long as `wait` goes on; with `for_a_writer`, also while there is none. `use_after_release` once it
+  // is closed.
+  Status wait(const Wait& wait, bool for_a_writer, HeldFrame* frame, ReadOutcome* outcome);
+  // Nobody takes frames any more: whoever waits is woken. Those that are held stay.
+  void close();
   void give_back(std::uint32_t slot);
 
   ReadMode mode() const { return mode_; }
@@ -65,6 +71,7 @@ class RingReader {
   std::vector<std::uint32_t> holds_;  // by slot: several threads may hold the same frame
   std::uint64_t wants_ = 1;           // our own copy; the file's is for the writer
   bool first_ = true;
+  std::atomic<bool> closed_{false};
 };
 
 }  // namespace tensormem

@@ -149,6 +149,23 @@ std::uint32_t RingWriter::begin(std::uint64_t nanoseconds) {
   return found;
 }
 
+Status RingWriter::wait(const Wait& wait, std::uint32_t* slot) {
+  const auto is_over = [&](std::uint64_t nanoseconds) {
+    if (closed_.load()) return true;
+    *slot = begin(nanoseconds);
+    return *slot != kNoSlot;
+  };
+  *slot = kNoSlot;
+  if (!is_over(0)) TM_TRY(wait.until(is_over));
+  if (*slot != kNoSlot) return {};
+  return Status::fail(Code::use_after_release, "this end of the frame ring was closed", 0);
+}
+
+void RingWriter::close() {
+  closed_.store(true);
+  os::wake_waiters(file_->header().released);
+}
+
 // --- Publishing --------------------------------------------------------------------------------------------------
 
 // A writer that never waits takes its next slot before it gives this one away: so it always has one, and what is too

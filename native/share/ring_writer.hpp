@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "base/status.hpp"
+#include "base/wait.hpp"
 #include "share/ring_file.hpp"
 
 namespace tensormem {
@@ -31,6 +32,10 @@ class RingWriter {
   // A slot to write into, or kNoSlot when there was none for that long. The same one until it is published or
   // abandoned. Sleeps a glance at most, then looks whether readers have died. kBusy: one is being written already.
   std::uint32_t begin(std::uint64_t nanoseconds);
+  // The same for as long as `wait` goes on, but never kNoSlot. `use_after_release` once it is closed.
+  Status wait(const Wait& wait, std::uint32_t* slot);
+  // Nobody writes any more: whoever waits is woken.
+  void close();
   // Makes it the newest frame and gives its number; 0 when it had to be dropped. kNotBegun, and nothing changes: no
   // slot is in hand, or another thread was first.
   std::uint64_t publish(std::uint64_t timestamp);
@@ -58,7 +63,8 @@ class RingWriter {
   const RingFilePtr file_;
   const std::unique_ptr<MemberLock> lock_;
   std::uint64_t next_number_ = 1;
-  std::uint32_t slot_ = kNoSlot;      // the one with kWriting; no other has it
+  std::uint32_t slot_ = kNoSlot;  // the one with kWriting; no other has it
+  std::atomic<bool> closed_{false};
   std::atomic<bool> writing_{false};  // taken by `begin`, given back by the other two
   std::atomic<bool> begun_{false};    // `begin` gave a slot, which one of the other two takes
 };

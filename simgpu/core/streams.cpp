@@ -98,7 +98,7 @@ void Streams::bury_idle() {
     if (stream_table().query(stream->id, &idle).ok() && !idle) {
       busy.push_back(stream);
     } else {
-      (void)stream_table().destroy(stream->id).ok();
+      (void)stream_table().destroy(stream->id, tensormem::Wait::until_done()).ok();
     }
   }
   dying_ = std::move(busy);
@@ -326,7 +326,7 @@ void Streams::wait_for(const Event& event) {
   if (event.shared != nullptr) {
     event.shared->page().wait_for(event.shared->page().recorded.load());
   } else {
-    (void)event_table().synchronize(event.handle).ok();
+    (void)event_table().wait(event.handle, tensormem::Wait::until_done()).ok();
   }
 }
 
@@ -369,7 +369,7 @@ void Streams::destroy_all(Device& device) {
 void Streams::close() {
   for (auto& [handle, stream] : streams_) {
     stream->alive = false;
-    (void)stream_table().destroy(stream->id).ok();
+    (void)stream_table().destroy(stream->id, tensormem::Wait::until_done()).ok();
   }
   for (auto& [handle, event] : events_) {
     if (event->alive) (void)destroy_event(*event);

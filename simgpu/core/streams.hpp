@@ -31,7 +31,7 @@ struct HostPoint {
   std::uint64_t number = 0;
   bool has_passed() const { return worker == nullptr || worker->has_passed(number); }
   void wait() const {
-    if (worker != nullptr) worker->wait(number);
+    if (worker != nullptr) (void)worker->wait(number, tensormem::Wait::until_done()).ok();
   }
 };
 

@@ -11,7 +11,7 @@ happened afterwards. Names are loaded when they are first used, so importing the
 >>> mr.deallocate(block)
 """
 
-import sys
+from tensormem.lazy_names import load_name
 
 TYPE_CHECKING = False  # typing itself is slow to import; type checkers take this name for true
 if TYPE_CHECKING:
@@ -179,11 +179,7 @@ _HOMES = {
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = f"{__name__}.{_HOMES.get(name, name)}"
-    __import__(home)
-    value: object = getattr(sys.modules[home], name) if name in _HOMES else sys.modules[home]
-    globals()[name] = value
-    return value
+    return load_name(__name__, name, _HOMES)
 
 
 def __dir__() -> list[str]:

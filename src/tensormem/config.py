@@ -105,6 +105,7 @@ class Config:
     missing_space: MissingSpace = _choice(
         MissingSpace.ERROR, "main: take a tensor that arrives from a space which is not here into main memory"
     )
+    exit_timeout: int = _whole(10, 0, 86400, "seconds that work on streams has left when the interpreter ends")
 
     def __init__(self, **values: object) -> None:
         if unknown := values.keys() - _VARIABLES.keys():

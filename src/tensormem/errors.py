@@ -1192,6 +1192,8 @@ def from_failure(class_name: str, what: str, driver_code: int, facts: tuple[int,
         return InternalError(f"native code gave {class_name} {len(facts)} facts where it takes {needed}: {what}")
     if kind is OutOfBounds and facts[2] >= 2**63:  # a write before the block: native code gives it as two's complement
         facts = (*facts[:2], facts[2] - 2**64)
+    if kind is TimedOut:  # native code counts nanoseconds
+        return TimedOut(facts[0] / 1e9, what=what)
     if kind is InvalidDLPack and facts[0] >= 2**63:
         facts = (facts[0] - 2**64, *facts[1:])
     build: Callable[..., TensormemError] = kind

@@ -137,3 +137,78 @@ def test_an_exception_over_a_dropped_block_is_told_on_stderr() -> None:
     )
     assert (result.returncode, result.stdout.strip()) == (0, "100")
     assert "KeyError: 'lost'" in result.stderr
+
+
+def test_work_that_does_not_end_is_named_and_left() -> None:
+    result = run_python(
+        """
+        import os, threading
+        os.environ["TENSORMEM_EXIT_TIMEOUT"] = "0"
+        import tensormem as tm
+        kept = [tm.Stream("main"), tm.Stream("main")]
+        kept[0].launch(threading.Event().wait)
+        pool = tm.VirtualMemoryPool("64MiB")
+        """
+    )
+    assert result.returncode == 0
+    assert "tensormem: <Stream 1 on host:0 (open)> has work that was not done 0 s after" in result.stderr
+    assert "Stream 2" not in result.stderr
+
+
+def test_a_daemon_thread_that_keeps_launching_neither_aborts_the_end_nor_puts_it_off() -> None:
+    result = run_python(
+        """
+        import os, threading
+        import tensormem as tm
+        stream, started = tm.Stream("main"), threading.Event()
+        def launch():
+            try:
+                while True:
+                    stream.launch(started.set)
+            except tm.errors.StreamMisuse as error:
+                os.write(1, error.what.encode() + b"\\n")
+        for _ in range(4):
+            threading.Thread(target=launch, daemon=True).start()
+        started.wait()
+        """
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert set(result.stdout.splitlines()) <= {"the interpreter is ending: a stream takes no new work"}
+
+
+def test_daemon_threads_in_python_that_native_code_called_do_not_abort_the_end() -> None:
+    check_python(
+        """
+        import threading
+        from tensormem import mr
+        inside = threading.Event()
+        def take(nbytes, stream):
+            inside.set()
+            while True:
+                pass
+        leaf = mr.CallbackMemoryResource(take, lambda address, nbytes, stream: None)
+        for _ in range(3):
+            threading.Thread(target=leaf.allocate, args=(100,), daemon=True).start()
+        inside.wait()
+        """
+    )
+
+
+def test_a_stream_dropped_with_work_that_does_not_end_can_be_interrupted() -> None:
+    result = run_python(
+        """
+        import os, signal, threading
+        os.environ["TENSORMEM_EXIT_TIMEOUT"] = "0"
+        import tensormem as tm
+        stream = tm.Stream("main")
+        stream.launch(threading.Event().wait)
+        try:
+            threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+            del stream
+            while True:
+                pass
+        except KeyboardInterrupt:
+            print("heard")
+        """
+    )
+    assert (result.returncode, result.stdout) == (0, "heard\n")

@@ -1,5 +1,8 @@
 """A fork while streams run and other threads allocate: the child neither hangs nor crashes, and has fresh streams."""
 
+import subprocess
+import sys
+
 import pytest
 
 from support.python_processes import check_python
@@ -234,3 +237,32 @@ with tm.Stream(host()) as stream:
         assert sum(workers.map(work, range(1, 101))) == 5050
 """
     )
+
+
+LAZY = """
+import os, signal, sys, threading, time
+import tensormem as tm
+names = ["empty", "mr", "pools", "sharing", "Image", "trace", "interop", "vmm", "gl", "TenantPool"]
+use = lambda: [getattr(tm, name) for name in names]
+thread = threading.Thread(target=use)
+thread.start()
+time.sleep(float(sys.argv[1]))
+pid = os.fork()
+if pid == 0:
+    signal.alarm(60)
+    use()
+    assert tm.zeros(3).tolist() == [0, 0, 0]
+    os._exit(0)
+thread.join()
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 0)
+"""
+
+
+@pytest.mark.parametrize("turn", range(20))
+def test_a_fork_amid_the_first_use_of_lazily_loaded_names_leaves_a_child_that_works(turn: int) -> None:
+    """Ten moments each: two hundred in all, spread over the time that the names take to load."""
+    children = [
+        subprocess.Popen([sys.executable, "-W", "ignore", "-c", LAZY, str(0.0006 * (10 * turn + each))])
+        for each in range(10)
+    ]
+    assert [child.wait() for child in children] == [0] * 10

@@ -39,6 +39,8 @@ class AbstractDriver final : public Driver {
   Status stream_create(std::int32_t device, StreamId* stream) override { return host_.stream_create(device, stream); }
   Status stream_destroy(StreamId stream) override { return host_.stream_destroy(stream); }
   Status stream_synchronize(StreamId stream) override { return host_.stream_synchronize(stream); }
+  Status stream_wait(StreamId stream, const Wait& wait) override { return host_.stream_wait(stream, wait); }
+  Status stream_close(StreamId stream, const Wait& wait) override { return host_.stream_close(stream, wait); }
   Status stream_query(StreamId stream, bool* done) override { return host_.stream_query(stream, done); }
   Status stream_export(StreamId stream, std::uint64_t* handle) override { return host_.stream_export(stream, handle); }
   Status stream_import(std::int32_t device, std::uint64_t handle, StreamId* stream) override {
@@ -55,6 +57,7 @@ class AbstractDriver final : public Driver {
   Status event_record(EventHandle event, StreamId stream) override { return host_.event_record(event, stream); }
   Status event_query(EventHandle event, bool* done) override { return host_.event_query(event, done); }
   Status event_synchronize(EventHandle event) override { return host_.event_synchronize(event); }
+  Status event_wait(EventHandle event, const Wait& wait) override { return host_.event_wait(event, wait); }
   Status event_elapsed(EventHandle start, EventHandle end, double* seconds) override {
     return host_.event_elapsed(start, end, seconds);
   }

@@ -135,7 +135,21 @@ Status EventTable::query(EventHandle event, bool* done) noexcept {
   return {};
 }
 
-Status EventTable::synchronize(EventHandle event) noexcept { return make_stream_wait(kDefaultStream, event); }
+Status EventTable::wait(EventHandle event, const Wait& wait) noexcept {
+  Point point;
+  TM_TRY(read_point(event, &point));
+  if (point.stream == nullptr || point.stream->spin(point.number)) return {};
+  if (point.stream == Stream::current())
+    return Status::fail(Code::stream_misuse, "work on a stream cannot wait for that stream", kDefaultStream);
+  bool gone = false;
+  TM_TRY(wait.until([&](std::uint64_t nanoseconds) {
+    if (point.stream->sleep(point.number, nanoseconds)) return true;
+    Point now;
+    gone = !read_point(event, &now).ok();
+    return gone;
+  }));
+  return gone ? Status::fail(Code::stream_misuse, "the event was closed while it was waited for", 0) : Status();
+}
 
 Status EventTable::make_stream_wait(StreamId stream, EventHandle event) noexcept {
   Point point;

@@ -27,7 +27,8 @@ class EventTable {
   Status destroy(EventHandle event) noexcept;
   Status record(EventHandle event, StreamId stream) noexcept;
   Status query(EventHandle event, bool* done) noexcept;
-  Status synchronize(EventHandle event) noexcept;
+  // `stream_misuse` when the event is destroyed meanwhile.
+  Status wait(EventHandle event, const Wait& wait) noexcept;
   // Both must have been recorded and be done.
   Status elapsed(EventHandle start, EventHandle end, double* seconds) noexcept;
   Status make_stream_wait(StreamId stream, EventHandle event) noexcept;

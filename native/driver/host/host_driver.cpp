@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "base/align.hpp"
+#include "base/ending.hpp"
 #include "driver/host/copy.hpp"
 #include "driver/host/os.hpp"
 
@@ -140,9 +141,13 @@ Status HostDriver::stream_create(std::int32_t device, StreamId* stream) {
   return streams_.create(stream);
 }
 
-Status HostDriver::stream_destroy(StreamId stream) { return streams_.destroy(stream); }
+Status HostDriver::stream_destroy(StreamId stream) { return streams_.destroy(stream, Wait::until_done()); }
 
-Status HostDriver::stream_synchronize(StreamId stream) { return streams_.synchronize(stream); }
+Status HostDriver::stream_close(StreamId stream, const Wait& wait) { return streams_.destroy(stream, wait); }
+
+Status HostDriver::stream_synchronize(StreamId stream) { return streams_.synchronize(stream, Wait::until_done()); }
+
+Status HostDriver::stream_wait(StreamId stream, const Wait& wait) { return streams_.synchronize(stream, wait); }
 
 Status HostDriver::stream_query(StreamId stream, bool* done) { return streams_.query(stream, done); }
 
@@ -170,7 +175,9 @@ Status HostDriver::event_record(EventHandle event, StreamId stream) { return eve
 
 Status HostDriver::event_query(EventHandle event, bool* done) { return events_.query(event, done); }
 
-Status HostDriver::event_synchronize(EventHandle event) { return events_.synchronize(event); }
+Status HostDriver::event_synchronize(EventHandle event) { return events_.wait(event, Wait::until_done()); }
+
+Status HostDriver::event_wait(EventHandle event, const Wait& wait) { return events_.wait(event, wait); }
 
 Status HostDriver::event_elapsed(EventHandle start, EventHandle end, double* seconds) {
   return events_.elapsed(start, end, seconds);
@@ -185,6 +192,7 @@ Status HostDriver::stream_wait_event(StreamId stream, EventHandle event) {
 Status HostDriver::copy(const Pitched& destination, const Pitched& source, const CopyShape& shape, StreamId stream) {
   const host::CopyWork work{destination, source, shape};
   TM_TRY(host::check_copy(work));
+  if (stream != kDefaultStream) TM_TRY(check_not_ending(stream));
   return streams_.submit(stream, host::make_task<host::run_copy>(work));
 }
 
@@ -192,11 +200,13 @@ Status HostDriver::fill(const Pitched& destination, const CopyShape& shape, std:
                         std::uint32_t element_bytes, StreamId stream) {
   const host::FillWork work{destination, shape, value, element_bytes};
   TM_TRY(host::check_fill(work));
+  if (stream != kDefaultStream) TM_TRY(check_not_ending(stream));
   return streams_.submit(stream, host::make_task<host::run_fill>(work));
 }
 
 Status HostDriver::launch_host(HostFunction function, void* argument, StreamId stream) {
   if (function == nullptr) return Status::fail(Code::invalid_argument, "the host function is null");
+  if (stream != kDefaultStream) TM_TRY(check_not_ending(stream));
   return streams_.submit(stream, host::make_task<run_host>(HostWork{function, argument}));
 }
 

@@ -60,6 +60,8 @@ class HostDriver final : public Driver {
   Status stream_create(std::int32_t device, StreamId* stream) override;
   Status stream_destroy(StreamId stream) override;
   Status stream_synchronize(StreamId stream) override;
+  Status stream_wait(StreamId stream, const Wait& wait) override;
+  Status stream_close(StreamId stream, const Wait& wait) override;
   Status stream_query(StreamId stream, bool* done) override;
   Status stream_export(StreamId stream, std::uint64_t* native_handle) override;
   Status stream_import(std::int32_t device, std::uint64_t native_handle, StreamId* stream) override;
@@ -71,6 +73,7 @@ class HostDriver final : public Driver {
   Status event_record(EventHandle event, StreamId stream) override;
   Status event_query(EventHandle event, bool* done) override;
   Status event_synchronize(EventHandle event) override;
+  Status event_wait(EventHandle event, const Wait& wait) override;
   Status event_elapsed(EventHandle start, EventHandle end, double* seconds) override;
   Status stream_wait_event(StreamId stream, EventHandle event) override;
 

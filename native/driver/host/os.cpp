@@ -253,16 +253,6 @@ int lock_byte(int fd, std::uint64_t at) noexcept {
   return error == EACCES ? EAGAIN : error;
 }
 
-int lock_byte_waiting(int fd, std::uint64_t at) noexcept {
-  TM_CONSULT(file_control);
-  struct flock lock = byte_lock(F_WRLCK, at);
-  int error = 0;
-  do {
-    error = result(::fcntl(fd, F_OFD_SETLKW, &lock));
-  } while (error == EINTR);
-  return error;
-}
-
 int unlock_byte(int fd, std::uint64_t at) noexcept {
   struct flock lock = byte_lock(F_UNLCK, at);
   return result(::fcntl(fd, F_OFD_SETLK, &lock));

@@ -83,7 +83,6 @@ int reopen_to_read(int fd, int* fresh) noexcept;
 // A lock on one byte of a file belongs to the open file description and ends with it, however the process ends. EAGAIN:
 // somebody else has it.
 int lock_byte(int fd, std::uint64_t at) noexcept;
-int lock_byte_waiting(int fd, std::uint64_t at) noexcept;
 int unlock_byte(int fd, std::uint64_t at) noexcept;
 // Whether somebody else has it, without taking it.
 int look_at_byte(int fd, std::uint64_t at, bool* locked) noexcept;

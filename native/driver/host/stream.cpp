@@ -1,5 +1,6 @@
 #include "driver/host/stream.hpp"
 
+#include <chrono>
 #include <cstdio>
 #include <utility>
 
@@ -41,11 +42,20 @@ Status Stream::refuse(std::uint32_t serial) const noexcept {
   return Status::fail(Code::stream_misuse, "the stream was destroyed", id_of(slot_, serial));
 }
 
-Status Stream::close(std::uint32_t serial) noexcept {
+Status Stream::close(std::uint32_t serial, const Wait& patience) noexcept {
   std::unique_lock lock(mutex_);
   if (serial_ != serial) return refuse(serial);
   serial_ = 0;
-  wait_locked(lock, submitted_.load(std::memory_order_relaxed));
+  const std::uint64_t last = submitted_.load(std::memory_order_relaxed);
+  if (!has_passed(last)) {
+    lock.unlock();
+    Status waited = wait(last, patience);
+    lock.lock();
+    if (!waited.ok()) {
+      serial_ = serial;
+      return waited;
+    }
+  }
   if (!has_worker_) return {};
   stopping_ = true;
   work_added_.notify_one();
@@ -107,21 +117,28 @@ Status Stream::submitted(std::uint32_t serial, std::uint64_t* point) noexcept {
   return {};
 }
 
-void Stream::wait(std::uint64_t point) noexcept {
+bool Stream::spin(std::uint64_t point) const noexcept {
   for (int i = 0; i <= kSpins; ++i) {
-    if (has_passed(point)) return;
+    if (has_passed(point)) return true;
     pause_processor();
   }
-  TM_ASSERT(current() != this);
-  std::unique_lock lock(mutex_);
-  wait_locked(lock, point);
+  return false;
+}
+
+Status Stream::wait(std::uint64_t point, const Wait& wait) noexcept {
+  if (spin(point)) return {};
+  return wait.until([&](std::uint64_t nanoseconds) { return sleep(point, nanoseconds); });
 }
 
 // Either the worker sees the waiter and tells it, or the waiter sees the work completed: both use the strongest order.
-void Stream::wait_locked(std::unique_lock<std::mutex>& lock, std::uint64_t point) noexcept {
+bool Stream::sleep(std::uint64_t point, std::uint64_t nanoseconds) noexcept {
+  TM_ASSERT(current() != this);
+  std::unique_lock lock(mutex_);
   waiters_.fetch_add(1);
-  work_done_.wait(lock, [&] { return has_passed(point); });
+  const bool passed =
+      work_done_.wait_for(lock, std::chrono::nanoseconds(nanoseconds), [&] { return has_passed(point); });
   waiters_.fetch_sub(1);
+  return passed;
 }
 
 void Stream::complete_one() noexcept {

@@ -16,6 +16,7 @@
 #include <mutex>
 
 #include "base/status.hpp"
+#include "base/wait.hpp"
 #include "driver/host/task_queue.hpp"
 #include "driver/types.hpp"
 
@@ -32,8 +33,9 @@ class Stream {
 
   // Begin to serve the stream called `serial` (never 0).
   void open(std::uint32_t serial) noexcept;
-  // Refuse new work at once, wait for what there is, stop the worker. Of several callers one succeeds.
-  Status close(std::uint32_t serial) noexcept;
+  // Refuse new work at once, wait for what there is, stop the worker. Of several callers one succeeds. When the wait
+  // ends first, the stream is open again.
+  Status close(std::uint32_t serial, const Wait& wait) noexcept;
 
   // `stream_misuse` unless the stream called `serial` is open.
   Status submit(std::uint32_t serial, const Task& task) noexcept;
@@ -44,8 +46,12 @@ class Stream {
   Status submitted(std::uint32_t serial, std::uint64_t* point) noexcept;
 
   bool has_passed(std::uint64_t point) const noexcept { return completed_.load() >= point; }
-  // Never call it on `current()` with a point that it has not passed: that would wait for itself.
-  void wait(std::uint64_t point) noexcept;
+  // Never call these on `current()` with a point that it has not passed: that would wait for itself.
+  Status wait(std::uint64_t point, const Wait& wait) noexcept;
+  // Whether the point was passed within that time.
+  bool sleep(std::uint64_t point, std::uint64_t nanoseconds) noexcept;
+  // The same within a few microseconds, without sleeping.
+  bool spin(std::uint64_t point) const noexcept;
 
   // For the child of a fork, which keeps the parent's objects in a list and never looks into them.
   Stream* next_abandoned = nullptr;
@@ -59,7 +65,6 @@ class Stream {
   Status start_worker() noexcept;
   Status enqueue(const Task& task, bool* must_wake) noexcept;
   void spin_for_work() const noexcept;
-  void wait_locked(std::unique_lock<std::mutex>& lock, std::uint64_t point) noexcept;
 
   const std::uint32_t slot_;
   std::mutex mutex_;

@@ -8,12 +8,12 @@ namespace tensormem::host {
 
 namespace {
 
-struct Wait {
+struct PointWait {
   Stream* stream;
   std::uint64_t point;
 };
 
-void run_wait(const Wait& wait) { wait.stream->wait(wait.point); }
+void run_wait(const PointWait& wait) { (void)wait.stream->wait(wait.point, Wait::of_worker()).ok(); }
 
 Status refuse_own_stream(StreamId id, const char* what) { return Status::fail(Code::stream_misuse, what, id); }
 
@@ -76,14 +76,14 @@ Status StreamTable::create(StreamId* id) noexcept {
   return {};
 }
 
-Status StreamTable::destroy(StreamId id) noexcept {
+Status StreamTable::destroy(StreamId id, const Wait& wait) noexcept {
   if (id == kDefaultStream) return refuse_own_stream(id, "the default stream cannot be destroyed");
   Stream* stream = nullptr;
   TM_TRY(find(id, &stream));
   if (stream == Stream::current()) return refuse_own_stream(id, "a stream cannot be destroyed by its own work");
   // Of several callers one closes it; from then on it takes no work. The id is valid until the work is done: whoever
   // finds it gone may rely on that.
-  TM_TRY(stream->close(serial_of(id)));
+  TM_TRY(stream->close(serial_of(id), wait));
   const std::lock_guard lock(mutex_);
   Slot& slot = slots_[slot_of(id)];
   slot.live_serial.store(0, std::memory_order_release);
@@ -100,7 +100,7 @@ Status StreamTable::destroy_all() noexcept {
     const std::uint32_t serial = slots_[number].live_serial.load(std::memory_order_acquire);
     if (serial == 0) continue;
     // Somebody else may destroy it first: then it is gone, which is what was asked for.
-    (void)destroy((static_cast<StreamId>(serial) << 32) | number).ok();
+    (void)destroy((static_cast<StreamId>(serial) << 32) | number, Wait::until_done()).ok();
   }
   return {};
 }
@@ -130,15 +130,14 @@ Status StreamTable::mark(StreamId id, const Task& marker, Stream** stream, std::
   return {};
 }
 
-Status StreamTable::synchronize(StreamId id) noexcept {
+Status StreamTable::synchronize(StreamId id, const Wait& wait) noexcept {
   if (id == kDefaultStream) return {};
   Stream* stream = nullptr;
   TM_TRY(find(id, &stream));
   if (stream == Stream::current()) return refuse_own_stream(id, "work on a stream cannot wait for that stream");
   std::uint64_t point = 0;
   TM_TRY(stream->submitted(serial_of(id), &point));
-  stream->wait(point);
-  return {};
+  return stream->wait(point, wait);
 }
 
 Status StreamTable::query(StreamId id, bool* done) noexcept {
@@ -164,7 +163,7 @@ Status StreamTable::wait(StreamId id, Stream* other, std::uint64_t point) noexce
   } else if (other == Stream::current()) {
     return refuse_own_stream(id, "work on a stream cannot wait for that stream");
   }
-  return submit(id, make_task<run_wait>(Wait{other, point}));
+  return submit(id, make_task<run_wait>(PointWait{other, point}));
 }
 
 void StreamTable::after_fork_in_child() noexcept {

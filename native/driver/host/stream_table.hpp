@@ -23,7 +23,7 @@ class StreamTable {
   // `out_of_budget` beyond the limit.
   Status create(StreamId* id) noexcept;
   // Waits for the stream's work. Refuses the default stream, and the stream whose worker is calling.
-  Status destroy(StreamId id) noexcept;
+  Status destroy(StreamId id, const Wait& wait) noexcept;
   // Destroys every stream. Refused when called by a worker.
   Status destroy_all() noexcept;
 
@@ -31,7 +31,7 @@ class StreamTable {
   Status submit(StreamId id, const Task& task) noexcept;
   // See Stream::mark. On the default stream everything is passed, and `*stream` is null.
   Status mark(StreamId id, const Task& marker, Stream** stream, std::uint64_t* point, bool* passed) noexcept;
-  Status synchronize(StreamId id) noexcept;
+  Status synchronize(StreamId id, const Wait& wait) noexcept;
   Status query(StreamId id, bool* done) noexcept;
   // Make later work of `id` wait for a point of another stream (or the same: nothing to do).
   Status wait(StreamId id, Stream* other, std::uint64_t point) noexcept;

@@ -10,12 +10,12 @@
 
 namespace tensormem {
 
-// An error of ours that a Python function raised goes on as it is.
+// An error of ours that a Python function raised goes on as it is, and so does whatever a signal handler raised.
 [[gnu::cold]] inline bool raise_cause(const Failure& failure, PyObject* errors) {
   if (failure.cause == nullptr) return false;
   auto* cause = static_cast<PyObject*>(failure.cause);
   PyObject* base = PyObject_GetAttrString(errors, "TensormemError");
-  const bool ours = base != nullptr && PyObject_IsInstance(cause, base) == 1;
+  const bool ours = failure.code == Code::interrupted || (base != nullptr && PyObject_IsInstance(cause, base) == 1);
   Py_XDECREF(base);
   if (ours) PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(cause)), cause);
   return ours;

@@ -17,13 +17,6 @@
 
 namespace tensormem {
 
-inline void drop_python_object(void* object) {
-  if (interpreter_is_ending()) return;
-  const PyGILState_STATE state = PyGILState_Ensure();
-  Py_DECREF(static_cast<PyObject*>(object));
-  PyGILState_Release(state);
-}
-
 using HeldObject = std::shared_ptr<PyObject>;
 
 inline HeldObject hold(PyObject* object) {

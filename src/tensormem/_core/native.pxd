@@ -19,6 +19,22 @@ cdef extern from "base/status_codes.hpp" namespace "tensormem" nogil:
         out_of_budget
 
 
+cdef extern from "base/wait.hpp" namespace "tensormem" nogil:
+    const uint64_t kForEver "tensormem::Wait::kForEver"
+    cdef cppclass Wait:
+        @staticmethod
+        Wait until_done()
+        @staticmethod
+        Wait of_caller(uint64_t nanoseconds)
+        @staticmethod
+        Wait of_caller(uint64_t nanoseconds, const char* what)
+
+
+cdef extern from "base/ending.hpp" namespace "tensormem" nogil:
+    void begin_ending(uint64_t nanoseconds)
+    cbool is_ending()
+
+
 cdef extern from "base/interned.hpp" namespace "tensormem" nogil:
     ctypedef uint32_t TagId
     TagId intern_tag(string_view text)
@@ -112,6 +128,8 @@ cdef extern from "driver/driver.hpp" namespace "tensormem" nogil:
         Status stream_create(int32_t device, StreamId* stream)
         Status stream_destroy(StreamId stream)
         Status stream_synchronize(StreamId stream)
+        Status stream_wait(StreamId stream, Wait wait)
+        Status stream_close(StreamId stream, Wait wait)
         Status stream_query(StreamId stream, cbool* done)
         Status stream_export(StreamId stream, uint64_t* native_handle)
         Status stream_import(int32_t device, uint64_t native_handle, StreamId* stream)
@@ -121,6 +139,7 @@ cdef extern from "driver/driver.hpp" namespace "tensormem" nogil:
         Status event_record(EventHandle event, StreamId stream)
         Status event_query(EventHandle event, cbool* done)
         Status event_synchronize(EventHandle event)
+        Status event_wait(EventHandle event, Wait wait)
         Status event_elapsed(EventHandle start, EventHandle end, double* seconds)
         Status stream_wait_event(StreamId stream, EventHandle event)
         Status copy(const Pitched& destination, const Pitched& source, const CopyShape& shape, StreamId stream)

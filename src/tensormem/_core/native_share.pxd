@@ -4,7 +4,7 @@ from libcpp cimport bool as cbool
 from libcpp.memory cimport shared_ptr, unique_ptr
 from libcpp.vector cimport vector
 
-from tensormem._core.native cimport Status
+from tensormem._core.native cimport Status, Wait
 from tensormem._core.native_tensor cimport DataType
 
 
@@ -62,7 +62,8 @@ cdef extern from "share/ring_writer.hpp" namespace "tensormem" nogil:
     cdef cppclass NativeRingWriter "tensormem::RingWriter":
         @staticmethod
         Status attach(RingFilePtr file, unique_ptr[NativeRingWriter]* writer)
-        uint32_t begin(uint64_t nanoseconds)
+        Status wait(Wait wait, uint32_t* slot)
+        void close()
         uint64_t publish(uint64_t timestamp)
         void abandon()
         void end()
@@ -83,7 +84,8 @@ cdef extern from "share/ring_reader.hpp" namespace "tensormem" nogil:
     cdef cppclass NativeRingReader "tensormem::RingReader":
         @staticmethod
         Status attach(RingFilePtr file, ReadMode mode, unique_ptr[NativeRingReader]* reader)
-        ReadOutcome take(uint64_t nanoseconds, HeldFrame* frame)
+        Status wait(Wait wait, cbool for_a_writer, HeldFrame* frame, ReadOutcome* outcome)
+        void close()
         void give_back(uint32_t slot)
         cbool is_forked()
 

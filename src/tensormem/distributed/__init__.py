@@ -4,7 +4,7 @@ There is no protocol of our own between nodes: the engines carry the bytes. Insi
 descriptor. A module is loaded when it is first named, and its engine when it is first used. Must not know: reports.
 """
 
-from importlib import import_module
+from tensormem.lazy_names import load_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,10 +50,7 @@ _HOMES = {
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(f"{__name__}.{_HOMES.get(name, name)}")
-    value: object = getattr(module, name) if name in _HOMES else module
-    globals()[name] = value
-    return value
+    return load_name(__name__, name, _HOMES)
 
 
 def __dir__() -> list[str]:

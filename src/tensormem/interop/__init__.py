@@ -12,8 +12,7 @@ A module is loaded when it is first named, and its library when it is first used
 True
 """
 
-from importlib import import_module
-from types import ModuleType
+from tensormem.lazy_names import load_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,10 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["arrow", "cupy", "jax", "numba", "numpy", "safetensors", "torch", "tvm_ffi"]
 
 
-def __getattr__(name: str) -> ModuleType:
+def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module(f"{__name__}.{name}")
+    return load_name(__name__, name, {})
 
 
 def __dir__() -> list[str]:

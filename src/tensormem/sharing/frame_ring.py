@@ -247,11 +247,12 @@ class FrameRing:
         """The next frame, to be filled in a `with`. With `when_full="wait"` it may have to wait: `TimedOut`."""
         if self._writer is None or self._writer.forked or self._writable is None:
             self.attach_writer()
-        assert self._writer is not None and self._writable is not None
-        writer = self._writer
+        writer, writable = self._writer, self._writable
+        if writer is None or writable is None:
+            raise _closed()  # by another thread
         slot = writer.begin(timeout)
         try:
-            return WritableFrame(self._file, self._writable, writer, slot)
+            return WritableFrame(self._file, writable, writer, slot)
         except BaseException:
             writer.abandon()
             raise
@@ -275,9 +276,10 @@ class FrameRing:
         """
         if self._reader is None or self._reader.forked:
             self.attach_reader()
-        assert self._reader is not None and self._readable is not None
-        hold = self._reader.take(self._readable, timeout, wait_for_writer)
-        return Frame(self._file, self._readable, hold)
+        reader, readable = self._reader, self._readable
+        if reader is None or readable is None:
+            raise _closed()  # by another thread
+        return Frame(self._file, readable, reader.take(readable, timeout, wait_for_writer))
 
     def __iter__(self) -> Iterator[Frame]:
         """Frames until the writer closes the ring. Each is given back when the next one is asked for."""
@@ -325,19 +327,26 @@ class FrameRing:
         return self._readable is None
 
     def close(self) -> None:
-        """Leave the ring. Where this is the writer, readers are told that no frame follows. Frames in use stay."""
+        """Leave the ring. Where this is the writer, readers are told that no frame follows. Frames in use stay.
+
+        Whoever waits in `read` or `write` of this end gets `UseAfterRelease`.
+        """
         if self.closed:
             return
-        writer, self._writer, self._reader = self._writer, None, None
+        writer, self._writer = self._writer, None
+        reader, self._reader = self._reader, None
         if writer is not None:
             writer.end()
+            writer.close()
+        if reader is not None:
+            reader.close()
         self._readable = self._writable = self._control = None
         self._file.close()
         os.close(self._frames_fd)
 
     def _check_open(self) -> None:
         if self.closed:
-            raise errors.UseAfterRelease(0, what="this end of the frame ring was closed")
+            raise _closed()
 
     def __enter__(self) -> Self:
         return self
@@ -361,3 +370,7 @@ class FrameRing:
             return "<FrameRing closed>"
         counts = f"{self.published} published, {self.dropped} dropped"
         return f"<FrameRing of {self.frames} x {self.shape} {self.dtype}: {counts}>"
+
+
+def _closed() -> errors.UseAfterRelease:
+    return errors.UseAfterRelease(0, what="this end of the frame ring was closed")

@@ -6,6 +6,7 @@ It proves the order and the arguments of driver calls, never a real GPU's timing
 import ctypes
 import gc
 import os
+import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -307,10 +308,11 @@ def _switched_on(vendor: str, config: str) -> Iterator[SimulatedGpu]:
     try:
         yield gpu
     finally:
-        registry.use_platform(vendor, before)
-        copy.finish(vendor)
-        current.forget_driver(vendor)
-        gc.collect()
-        gpu.close()
-        with _switch:
-            del _on[vendor]
+        if not sys.is_finalizing():  # at the end of the interpreter the simulation goes with the process
+            registry.use_platform(vendor, before)
+            copy.finish(vendor)
+            current.forget_driver(vendor)
+            gc.collect()
+            gpu.close()
+            with _switch:
+                del _on[vendor]

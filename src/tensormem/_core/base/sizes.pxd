@@ -10,6 +10,8 @@ cdef extern from "Python.h":
 cdef uint64_t size_slow(object value) except? 0xFFFFFFFFFFFFFFFF
 cdef uint64_t address_of(object value) except? 0xFFFFFFFFFFFFFFFF
 cdef uint64_t alignment_of(object value) except 0
+# A timeout in nanoseconds; kForEver for None.
+cdef uint64_t timeout_of(object seconds) except? 0xFFFFFFFFFFFFFFFE
 
 
 # A size given by a caller: a whole number, not negative, below 2**63. Whether 0 is allowed is the callee's rule.

@@ -1,4 +1,6 @@
-"""Owns: the crossing of integers from Python: sizes, alignments and addresses."""
+"""Owns: the crossing of integers from Python: sizes, alignments, addresses and timeouts."""
+from tensormem._core.native cimport kForEver
+
 from tensormem import errors
 from tensormem.units import parse_size
 
@@ -28,3 +30,11 @@ cdef uint64_t alignment_of(object value) except 0:
     if number == 0:
         raise errors.InvalidAlignment(value)
     return number
+
+
+cdef uint64_t timeout_of(object seconds) except? 0xFFFFFFFFFFFFFFFE:
+    if seconds is None:
+        return kForEver
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds <= 1e9:
+        raise errors.InvalidArgument(f"a timeout is a number of seconds from 0 on, or None, not {seconds!r:.80}")
+    return <uint64_t>(seconds * 1e9)

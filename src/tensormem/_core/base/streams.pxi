@@ -1,11 +1,13 @@
 """Owns: streams and events as Python objects that own their native counterpart.
 
-Must not know: resources, tensors. Waiting always releases the GIL.
+Must not know: resources, tensors. Waiting always releases the GIL, and hears signals.
 """
+import atexit
+import sys
 import weakref
 
 cimport cython
-from cpython.exc cimport PyErr_SetObject, PyErr_WriteUnraisable
+from cpython.exc cimport PyErr_SetInterrupt, PyErr_SetObject, PyErr_WriteUnraisable
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from libc.stdint cimport int32_t, uint64_t
 from libcpp cimport bool as cbool
@@ -14,13 +16,14 @@ from libcpp.utility cimport move
 from tensormem._core.construction cimport begin_construction
 from tensormem._core.failures cimport check
 from tensormem._core.native cimport Driver as NativeDriver
-from tensormem._core.native cimport EventHandle, Status
+from tensormem._core.native cimport EventHandle, Status, Wait, begin_ending, is_ending, kForEver
 from tensormem._core.native_gpu cimport share_streams
 
 from typing import Protocol, runtime_checkable
 
 from tensormem import errors
 from tensormem.awaitables import await_in_thread
+from tensormem.config import get_config
 
 
 cdef extern from "_core/gil.hpp" namespace "tensormem":
@@ -130,10 +133,13 @@ cdef class Stream:
             return
         cdef Status status
         with nogil:
-            status = self.driver.native.stream_destroy(self._id)
-        if not status.ok() and self.driver.native.stream_is_valid(self._id):
-            # Dropped by work running on itself: it cannot wait for its own end.
+            status = self.driver.native.stream_close(self._id, Wait.of_caller(kForEver))
+        if status.ok() or is_ending():
+            return
+        if self.driver.native.stream_is_valid(self._id):
+            # Dropped by its own work, for whose end it cannot wait, or a signal came.
             _orphans.append((self.driver, self._id))
+        _say_later(move(status))
 
     @property
     def id(self):
@@ -165,12 +171,13 @@ cdef class Stream:
         check(self._native().stream_query(self._id, &done))
         return done
 
-    def synchronize(self):
-        """Wait until all work given so far is finished."""
+    def synchronize(self, timeout=None):
+        """Wait until all work given so far is finished; `TimedOut` when that takes longer than `timeout` seconds."""
         cdef NativeDriver* native = self._native()
+        cdef uint64_t most = timeout_of(timeout)
         cdef Status status
         with nogil:
-            status = native.stream_synchronize(self._id)
+            status = native.stream_wait(self._id, Wait.of_caller(most))
         check(move(status))
 
     def __await__(self):
@@ -186,17 +193,21 @@ cdef class Stream:
         return event
 
     def wait(self, Event event not None):
-        """Let the work given from now on start after the point that `event` marks."""
+        """Let the work given from now on start after the point that `event` marks. The host's default stream, which
+        runs inline, waits for it here."""
         cdef NativeDriver* native = self._native()
         cdef EventHandle handle = _handle(event)
         cdef Status status
         with nogil:
-            status = native.stream_wait_event(self._id, handle)
+            if native.stream_is_inline(self._id):
+                status = native.event_wait(handle, Wait.of_caller(kForEver))
+            else:
+                status = native.stream_wait_event(self._id, handle)
         check(move(status))
 
     def launch(self, function, *args):
         """Call `function(*args)` in stream order. It must not wait for this stream; an exception it raises is reported
-        by `sys.unraisablehook`, and the stream goes on."""
+        by `sys.unraisablehook`, and the stream goes on. `StreamMisuse` once the interpreter is ending."""
         if not callable(function):
             raise errors.InvalidArgument(f"launch needs something to call, not {type(function).__name__}")
         cdef NativeDriver* native = self._native()
@@ -210,13 +221,17 @@ cdef class Stream:
             Py_DECREF(work)
         check(move(status))
 
-    def close(self):
-        """Wait for the stream's work and destroy it. Closing twice is closing once."""
+    def close(self, timeout=None):
+        """Wait for the stream's work and destroy it. Calling it again is harmless.
+
+        `TimedOut` when the work takes longer than `timeout` seconds: the stream stays open.
+        """
+        cdef uint64_t most = timeout_of(timeout)
         cdef Status status
         if not self._owned:
             return
         with nogil:
-            status = self.driver.native.stream_destroy(self._id)
+            status = self.driver.native.stream_close(self._id, Wait.of_caller(most))
         if status.ok() or self.closed:
             self._owned = False
         check(move(status))
@@ -295,12 +310,16 @@ cdef class Event:
         cdef EventHandle handle = _handle(self)
         check(self.driver.native.event_record(handle, stream_id(stream, self.driver.native)))
 
-    def synchronize(self):
-        """Wait until its stream has passed the point."""
+    def synchronize(self, timeout=None):
+        """Wait until its stream has passed the point.
+
+        `TimedOut` when that takes longer than `timeout` seconds, `StreamMisuse` when the event is closed meanwhile.
+        """
         cdef EventHandle handle = _handle(self)
+        cdef uint64_t most = timeout_of(timeout)
         cdef Status status
         with nogil:
-            status = self.driver.native.event_synchronize(handle)
+            status = self.driver.native.event_wait(handle, Wait.of_caller(most))
         check(move(status))
 
     def __await__(self):
@@ -433,7 +452,20 @@ def _offered(offer):
 
 # Streams that Python made and still holds, so that their work is finished before the interpreter goes.
 _live = weakref.WeakSet()
-# Streams dropped by their own work, to be destroyed from outside.
+cdef int _say_later(Status status) except -1:
+    # Nothing can be raised where a stream is dropped: what a signal wants is heard at the next occasion.
+    try:
+        check(move(status))
+    except KeyboardInterrupt:
+        PyErr_SetInterrupt()
+    except errors.TensormemError:
+        pass
+    except BaseException as error:
+        report_unraisable(error, Stream)
+    return 0
+
+
+# Streams dropped before their work was done, to be destroyed when it is.
 _orphans = []
 
 
@@ -441,19 +473,40 @@ def _close_orphans():
     cdef Status status
     cdef Driver driver
     cdef StreamNumber stream
+    cdef cbool done
     waiting, _orphans[:] = list(_orphans), []
     for driver, stream in waiting:
+        done = True
         with nogil:
-            status = driver.native.stream_destroy(stream)
+            status = driver.native.stream_query(stream, &done)
+            if status.ok() and done:
+                status = driver.native.stream_destroy(stream)
+        if not (status.ok() and done) and driver.native.stream_is_valid(stream):
+            _orphans.append((driver, stream))
 
 
-def _finish_streams():
-    for stream in list(_live):
-        if not stream.closed:
-            stream.synchronize()
+def _end():
+    """At the end of the interpreter: no new work, a bounded time for what there is, and the rest is named and left."""
+    cdef uint64_t most = get_config().exit_timeout * 1_000_000_000
+    begin_ending(most)
+    dropped = [borrow_stream(driver, number) for driver, number in list(_orphans)]
+    left = [stream for stream in [*_live, *dropped] if not stream.closed and not _finishes(stream)]
+    for stream in left:
+        print(f"tensormem: {stream!r} has work that was not done {most // 1_000_000_000} s after the interpreter began "
+              "to end (TENSORMEM_EXIT_TIMEOUT); it is left as it is", file=sys.stderr)
     _close_orphans()
 
 
-import atexit
+def _finishes(stream):
+    try:
+        stream.synchronize()
+    except errors.TimedOut:
+        return False
+    except errors.TensormemError:  # closed by another thread, or lost with its device
+        return True
+    except BaseException:  # a signal: whoever sent it wants the end now
+        return stream.done
+    return True
 
-atexit.register(_finish_streams)
+
+atexit.register(_end)

@@ -1,15 +1,15 @@
 """Owns: the two sides of a frame ring, as Python sees them: slots by number, held and let go, and waiting for them.
 
-Every wait is without the GIL, in slices, so that signals get through. Must not know: the frames' memory; that is
-`tensormem.sharing`'s.
+Must not know: the frames' memory; that is `tensormem.sharing`'s.
 """
 cimport cython
-from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libcpp.memory cimport unique_ptr
+from libcpp.utility cimport move
 
 from tensormem._core.construction cimport Construction, begin_construction
 from tensormem._core.failures cimport check
+from tensormem._core.native cimport Status, Wait
 from tensormem._core.native_share cimport (
     FrameFormat,
     HeldFrame,
@@ -23,34 +23,14 @@ from tensormem._core.native_share cimport (
     kBusy,
     kNotBegun,
     kMaxFrameDims,
-    kNoSlot,
 )
+from tensormem._core.base cimport timeout_of
 from tensormem._core.tensor cimport ElementType, element_from_code, element_of, parse_shape
-
-import time
 
 from tensormem import errors
 
-cdef uint64_t _SLICE = 50_000_000  # after which signals are looked at
-cdef uint64_t _FOR_EVER = <uint64_t>-1
 cdef tuple _WHEN_FULL = ("wait", "drop", "overwrite")
 cdef tuple _MODES = ("latest", "every")
-
-
-cdef uint64_t _deadline(object timeout) except? 0:
-    if timeout is None:
-        return _FOR_EVER
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 <= timeout <= 1e9:
-        raise errors.InvalidArgument(f"a timeout is a number of seconds from 0 on, or None, not {timeout!r:.80}")
-    return <uint64_t>time.monotonic_ns() + <uint64_t>(timeout * 1e9)
-
-
-cdef uint64_t _left(uint64_t deadline):
-    # Of this slice; 0 when the time is up.
-    if deadline == _FOR_EVER:
-        return _SLICE
-    cdef uint64_t now = time.monotonic_ns()
-    return min(deadline - now, _SLICE) if now < deadline else 0
 
 
 cdef uint32_t _choice(tuple names, object text, str what) except? 99:
@@ -196,21 +176,20 @@ cdef class RingWriter:
 
     def begin(self, timeout=None):
         """The slot to write into."""
-        cdef uint64_t deadline = _deadline(timeout)
-        cdef uint64_t left
-        cdef uint32_t slot
+        cdef uint64_t most = timeout_of(timeout)
+        cdef uint32_t slot = 0
         cdef NativeRingWriter* native = self.native()
-        while True:
-            left = _left(deadline)
-            with nogil:
-                slot = native.begin(left)
-            if slot == kBusy:
-                raise errors.RingBusy(self._file.writer_pid, what="a frame is being written already")
-            if slot != kNoSlot:
-                return slot
-            PyErr_CheckSignals()
-            if left == 0:
-                raise errors.TimedOut(timeout, what="all frames are unread or in use")
+        cdef Status status
+        with nogil:
+            status = native.wait(Wait.of_caller(most, "all frames are unread or in use"), &slot)
+        check(move(status))
+        if slot == kBusy:
+            raise errors.RingBusy(self._file.writer_pid, what="a frame is being written already")
+        return slot
+
+    def close(self):
+        """Wake whoever waits for a slot: nobody writes any more."""
+        self.native().close()
 
     def publish(self, uint64_t timestamp):
         """Make the slot the newest frame; its number, or 0 when it was dropped."""
@@ -297,24 +276,23 @@ cdef class RingReader:
 
     def take(self, memory, timeout=None, bint wait_for_writer=False):
         """The next frame, held. `memory` is kept for as long."""
-        cdef uint64_t deadline = _deadline(timeout)
+        cdef uint64_t most = timeout_of(timeout)
         cdef SlotHold hold = SlotHold.__new__(SlotHold)
-        cdef ReadOutcome outcome
-        cdef uint64_t left
+        cdef ReadOutcome outcome = ReadOutcome.nothing_yet
         cdef NativeRingReader* native = self.native()
+        cdef Status status
         hold._reader = self
         hold._memory = memory
-        while True:
-            left = _left(deadline)
-            with nogil:
-                outcome = native.take(left, &hold._frame)
-            if outcome == ReadOutcome.frame:
-                hold._held = True
-                return hold
-            PyErr_CheckSignals()
-            if not wait_for_writer and outcome == ReadOutcome.ended:
-                raise errors.EndOfFrames(self._file.latest)
-            if not wait_for_writer and outcome == ReadOutcome.writer_gone:
-                raise errors.WriterGone(self._file.writer_pid, self._file.latest)
-            if left == 0:
-                raise errors.TimedOut(timeout, what="no new frame came")
+        with nogil:
+            status = native.wait(Wait.of_caller(most, "no new frame came"), wait_for_writer, &hold._frame, &outcome)
+        hold._held = outcome == ReadOutcome.frame
+        check(move(status))
+        if outcome == ReadOutcome.ended:
+            raise errors.EndOfFrames(self._file.latest)
+        if outcome == ReadOutcome.writer_gone:
+            raise errors.WriterGone(self._file.writer_pid, self._file.latest)
+        return hold
+
+    def close(self):
+        """Wake whoever waits for a frame: nobody reads any more. Frames that are held stay."""
+        self.native().close()

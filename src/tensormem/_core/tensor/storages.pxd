@@ -71,7 +71,7 @@ cdef class Storage:
     cdef int hold_block(self, DeviceBlock block, PythonKindMemory* memory) except -1
     # Refuses to touch or hand out memory that nobody can touch.
     cdef int check_reach(self, str what) except -1
-    cdef int settle(self) except -1
+    cdef int settle(self, object timeout=*) except -1
     cdef uint64_t lend(self, bint readonly) except? 0
     cdef void let_go(self, bint readonly) noexcept
 

@@ -270,9 +270,9 @@ cdef class Storage:
         self._forget_pending(event)
         return True
 
-    def wait(self):
-        """Wait until no copy into it is under way."""
-        self.settle()
+    def wait(self, timeout=None):
+        """Wait until no copy into it is under way; `TimedOut` when that takes longer than `timeout` seconds."""
+        self.settle(timeout)
 
     def mark_pending(self, event):
         """Say that the bytes are being written until `event`. Until then the storage cannot be closed."""
@@ -430,10 +430,10 @@ cdef class Storage:
             raise errors.UseAfterFree(self._id, self.address, what="the storage was closed")
         return 0
 
-    cdef int settle(self) except -1:
+    cdef int settle(self, object timeout=None) except -1:
         cdef Event event = self.pending()
         if event is not None:
-            event.synchronize()
+            event.synchronize(timeout)
             self._forget_pending(event)
         return 0
 

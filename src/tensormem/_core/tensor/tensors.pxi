@@ -232,9 +232,9 @@ cdef class Tensor:
         """Whether no copy into its storage is under way."""
         return self.storage.ready
 
-    def wait(self):
-        """Wait until no copy into its storage is under way; gives the tensor."""
-        self.storage.settle()
+    def wait(self, timeout=None):
+        """Wait until no copy into its storage is under way; returns the tensor. `TimedOut` after `timeout` seconds."""
+        self.storage.settle(timeout)
         return self
 
     def __await__(self):

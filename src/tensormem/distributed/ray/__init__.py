@@ -3,7 +3,7 @@
 Must not know: the other engine.
 """
 
-from importlib import import_module
+from tensormem.lazy_names import load_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,11 +47,9 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+    return load_name(__name__, name, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -1,0 +1,229 @@
+"""Every call that can block, in every way a wait can end: the table of `tensormem.testing.waits`, walked."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from support.waiting import eventually
+from tensormem import errors
+from tensormem.testing.waits import BLOCKING_CALLS
+
+CALLS = sorted(BLOCKING_CALLS)
+HEARD_WITHIN = 5.0  # seconds; 50 ms on a machine that has nothing else to do
+
+START = """
+import os, signal, sys, threading, time
+signal.alarm(60)  # a hang ends as a signal
+from tensormem.testing.waits import BLOCKING_CALLS
+row = BLOCKING_CALLS[sys.argv[1]]
+blocked = row.prepare()
+def says(what):
+    os.write(1, what.encode() + b"\\n")
+"""
+
+
+@contextmanager
+def child(name: str, source: str) -> Iterator["subprocess.Popen[str]"]:
+    """A process of its own with the call of that row ready; whatever becomes of it, it is gone behind the block."""
+    process = subprocess.Popen(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", START + textwrap.dedent(source), name],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TENSORMEM_EXIT_TIMEOUT": "1"},
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def is_asleep(pid: int) -> bool:
+    """Whether the main thread sleeps in the kernel."""
+    return Path(f"/proc/{pid}/task/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+
+
+def ended(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
+    """How it ended, and what it said on stdout and stderr."""
+    try:
+        out, err = process.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise AssertionError(f"the process hangs; it said {process.communicate()}") from None
+    return process.returncode, out, err
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_signal_is_heard_and_the_process_ends(name: str) -> None:
+    source = """
+        says("waits")
+        try:
+            blocked.call()
+        except KeyboardInterrupt:
+            says("heard")
+        """
+    with child(name, source) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waits\n"
+        eventually(lambda: is_asleep(process.pid), "it does not sleep")
+        sent = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "heard\n", ended(process)
+        assert time.monotonic() - sent < HEARD_WITHIN
+        assert ended(process)[0] == 0
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_handler_that_returns_lets_the_wait_go_on(name: str) -> None:
+    source = """
+        def handle(number, frame):
+            says("handled")
+            threading.Thread(target=blocked.release).start()
+        signal.signal(signal.SIGUSR1, handle)
+        says("waits")
+        blocked.call()
+        says("done")
+        """
+    with child(name, source) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waits\n"
+        eventually(lambda: is_asleep(process.pid), "it does not sleep")
+        process.send_signal(signal.SIGUSR1)
+        code, out, err = ended(process)
+        assert (code, out) == (0, "handled\ndone\n"), err
+
+
+@pytest.mark.parametrize("name", [name for name in CALLS if BLOCKING_CALLS[name].has_timeout])
+def test_a_timeout_ends_it_and_it_can_be_called_again(name: str) -> None:
+    source = """
+        from tensormem import errors
+        for timeout in (0, 0.05):
+            try:
+                blocked.with_timeout(timeout)
+            except errors.TimedOut as error:
+                says(f"{error.seconds}")
+        blocked.release()
+        blocked.call()
+        says("done")
+        """
+    with child(name, source) as process:
+        code, out, err = ended(process)
+        assert (code, [float(each) for each in out.split()[:-1]], out.split()[-1:]) == (0, [0, 0.05], ["done"]), err
+
+
+@pytest.mark.parametrize("name", [name for name in CALLS if BLOCKING_CALLS[name].closed is not None])
+def test_close_in_another_thread_wakes_it_with_a_named_error(name: str) -> None:
+    source = """
+        raised = []
+        def wait():
+            try:
+                blocked.call()
+            except Exception as error:
+                raised.append(error)
+        thread = threading.Thread(target=wait)
+        thread.start()
+        thread.join(0.2)
+        assert thread.is_alive()
+        blocked.close()
+        thread.join(30)
+        says(type(raised[0]).__name__ if raised else "nothing")
+        blocked.release() if raised and "Channel" not in sys.argv[1] and "Ring" not in sys.argv[1] else None
+        """
+    with child(name, source) as process:
+        closed = BLOCKING_CALLS[name].closed
+        assert closed is not None
+        code, out, err = ended(process)
+        assert (code, out) == (0, f"{closed.__name__}\n"), err
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_child_forked_meanwhile_lives_and_the_wait_goes_on(name: str) -> None:
+    source = """
+        thread = threading.Thread(target=blocked.call)
+        thread.start()
+        thread.join(0.2)
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(30)
+            import tensormem as tm
+            with tm.Stream("main") as stream:
+                stream.launch(int)
+                stream.synchronize()
+            tm.zeros(100)
+            os._exit(7)
+        says(str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
+        blocked.release()
+        thread.join(30)
+        says(str(thread.is_alive()))
+        """
+    with child(name, source) as process:
+        code, out, err = ended(process)
+        assert (code, out) == (0, "7\nFalse\n"), err
+
+
+@pytest.mark.parametrize("released", ["released", "held"])
+@pytest.mark.parametrize("name", CALLS)
+def test_the_interpreter_ends_while_daemon_threads_wait(name: str, released: str) -> None:
+    source = f"""
+        for _ in range(3):
+            threading.Thread(target=blocked.call, daemon=True).start()
+        time.sleep(0.1)
+        if {released == "released"}:
+            threading.Timer(0.05, blocked.release).start()
+        """
+    with child(name, source) as process:
+        code, out, err = ended(process)
+        assert (code, out) == (0, ""), err
+        assert "terminate" not in err and "Fatal" not in err
+
+
+def test_the_process_at_the_other_end_is_killed() -> None:
+    """Those of the table that wait for another process."""
+    from tensormem import Channel, FrameRing
+
+    source = """
+        import os, signal, sys
+        import tensormem as tm
+        ring = tm.FrameRing.attach(int(sys.argv[1]), int(sys.argv[2]))
+        ring.attach_writer()
+        channel = tm.Channel.from_fd(int(sys.argv[3])) if hasattr(tm.Channel, "from_fd") else int(sys.argv[3])
+        os.write(1, b"there")
+        signal.pause()
+        """
+    here, there = Channel.pair()
+    with FrameRing(2, 4) as ring, here:
+        with there:
+            fds = (*ring.fds, there.fileno())
+            process = subprocess.Popen(
+                [sys.executable, "-c", textwrap.dedent(source), *map(str, fds)], stdout=subprocess.PIPE, pass_fds=fds
+            )
+            assert process.stdout is not None and process.stdout.read(5) == b"there"
+        ring.attach_reader()
+        ends: dict[str, BaseException] = {}
+
+        def wait(name: str) -> None:
+            try:
+                ring.read() if name == "ring" else here.receive()
+            except Exception as error:
+                ends[name] = error
+
+        threads = [threading.Thread(target=wait, args=(name,)) for name in ("ring", "channel")]
+        for thread in threads:
+            thread.start()
+        process.kill()
+        process.wait()
+        for thread in threads:
+            thread.join(30)
+        process.stdout.close()
+        assert isinstance(ends.get("ring"), errors.WriterGone)
+        assert isinstance(ends.get("channel"), errors.ChannelClosed)
