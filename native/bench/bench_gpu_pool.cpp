@@ -60,7 +60,8 @@ int main() {
   }
   Driver& driver = *platform->driver(0);
   StreamId stream = 0;
-  const auto ordered = std::make_shared<AsyncMemoryResource>(driver, 0);
+  std::shared_ptr<AsyncMemoryResource> ordered;
+  if (!AsyncMemoryResource::create(driver, 0, ~0ULL, &ordered).ok()) return 1;
   std::shared_ptr<PoolMemoryResource> pool;
   if (!driver.stream_create(0, &stream).ok()) return 1;
   if (!PoolMemoryResource::create(ordered, {.initial_bytes = 1024 * kMiB}, &pool).ok()) return 1;

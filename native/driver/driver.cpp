@@ -6,6 +6,17 @@ Status Driver::advise(std::uint64_t, std::uint64_t, Advice, std::int32_t) {
   return Status::fail(Code::not_supported, "advice about managed memory");
 }
 
+Status Driver::async_pool_create(std::int32_t, std::uint64_t, AsyncPool* pool) {
+  *pool = kNoPool;
+  return {};
+}
+
+Status Driver::async_pool_destroy(AsyncPool) { return {}; }
+
+Status Driver::async_pool_keep(AsyncPool, std::uint64_t) { return {}; }
+
+Status Driver::event_create_timed(std::int32_t device, EventHandle* event) { return event_create(device, event); }
+
 Status Driver::external_import(std::int32_t, std::int32_t, std::uint64_t, std::uint64_t*) {
   return Status::fail(Code::not_supported, "the import of external memory");
 }

@@ -46,11 +46,17 @@ class Driver {
   virtual Status unpin(std::uint64_t address, std::uint64_t nbytes) = 0;
 
   // --- Stream-ordered memory: usable by work queued on `stream` after the call --------------------------------------
-  virtual Status allocate_async(std::int32_t device, std::uint64_t nbytes, StreamId stream, std::uint64_t* address) = 0;
+  // A pool of its own, which keeps up to `keep_bytes` of free memory for its next allocations. A driver that keeps
+  // nothing has none. Destroying one that still has memory out ends it when that is back.
+  virtual Status async_pool_create(std::int32_t device, std::uint64_t keep_bytes, AsyncPool* pool);
+  virtual Status async_pool_destroy(AsyncPool pool);
+  virtual Status async_pool_keep(AsyncPool pool, std::uint64_t keep_bytes);
+  virtual Status allocate_async(std::int32_t device, AsyncPool pool, std::uint64_t nbytes, StreamId stream,
+                                std::uint64_t* address) = 0;
   virtual Status deallocate_async(std::int32_t device, std::uint64_t address, std::uint64_t nbytes,
                                   StreamId stream) = 0;
   // Give cached stream-ordered memory back to the system, keeping at most `keep_bytes`.
-  virtual Status trim_async(std::int32_t device, std::uint64_t keep_bytes) = 0;
+  virtual Status trim_async(std::int32_t device, AsyncPool pool, std::uint64_t keep_bytes) = 0;
 
   // --- Managed memory -----------------------------------------------------------------------------------------------
   // Start moving the bytes to `device` (-1: the host), on `stream`.
@@ -88,6 +94,8 @@ class Driver {
   // --- Events
   // -----------------------------------------------------------------------------------------------------------
   virtual Status event_create(std::int32_t device, EventHandle* event) = 0;
+  // One whose recordings keep the time, for `event_elapsed`; a driver may pay for it with every recording.
+  virtual Status event_create_timed(std::int32_t device, EventHandle* event);
   virtual Status event_destroy(EventHandle event) = 0;
   virtual Status event_record(EventHandle event, StreamId stream) = 0;
   // An event that was never recorded is done.

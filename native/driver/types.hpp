@@ -11,6 +11,10 @@ namespace tensormem {
 using StreamId = std::uint64_t;
 inline constexpr StreamId kDefaultStream = 0;
 
+// A pool of stream-ordered memory. Opaque; owned by whoever created it. 0 where a driver has none of its own.
+using AsyncPool = std::uint64_t;
+inline constexpr AsyncPool kNoPool = 0;
+
 // A point in a stream. Opaque; owned by whoever created it. Null is "no event".
 using EventHandle = void*;
 
@@ -65,7 +69,10 @@ struct CopyShape {
   std::uint64_t depth = 1;
 };
 
-// Where the box starts and how far apart its rows and planes are, in bytes.
+inline constexpr std::int32_t kHostPlace = -1;     // memory that the CPU reaches, to a driver of GPUs
+inline constexpr std::int32_t kUnknownPlace = -2;  // the driver finds out whose memory it is
+
+// Where the box starts and how far apart its rows and planes are, in bytes; and on which device, if that is known.
 struct Pitched {
   std::uint64_t address = 0;
   std::int32_t device = 0;

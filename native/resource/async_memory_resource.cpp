@@ -13,6 +13,14 @@ BlockUses* uses_of(const BlockEntry& entry) { return static_cast<BlockUses*>(ent
 
 }  // namespace
 
+Status AsyncMemoryResource::create(Driver& driver, std::int32_t device, std::uint64_t keep_bytes,
+                                   std::shared_ptr<AsyncMemoryResource>* out) {
+  AsyncPool pool = kNoPool;
+  TM_TRY(driver.async_pool_create(device, keep_bytes, &pool));
+  out->reset(new AsyncMemoryResource(driver, device, pool));
+  return {};
+}
+
 // Nobody holds a block any more, or it would hold us. One that is still here was dropped and could not be given back
 // then: it is tried once more, behind the uses that are known of.
 AsyncMemoryResource::~AsyncMemoryResource() {
@@ -28,13 +36,15 @@ AsyncMemoryResource::~AsyncMemoryResource() {
     delete uses_of(entry);
   });
   table_.clear();
+  // Memory that is still on its way back keeps the driver's pool until it is there.
+  (void)driver().async_pool_destroy(pool_).ok();
 }
 
 Status AsyncMemoryResource::do_allocate(const AllocRequest& request, Block* block) {
   TM_TRY(check_request(request));
   const std::uint64_t extra = request.alignment > kNaturalAlignment ? request.alignment - kNaturalAlignment : 0;
   std::uint64_t base = 0;
-  Status taken = driver().allocate_async(device(), request.nbytes + extra, request.stream, &base);
+  Status taken = driver().allocate_async(device(), pool_, request.nbytes + extra, request.stream, &base);
   if (taken.code() == Code::out_of_memory) taken.set_fact(0, request.nbytes);
   TM_TRY(std::move(taken));
 
@@ -185,8 +195,10 @@ Status AsyncMemoryResource::finish_block_use(const Block& block, StreamId stream
 
 Status AsyncMemoryResource::trim(std::uint64_t keep_bytes) {
   const BlockingRegion region;
-  return driver().trim_async(device(), keep_bytes);
+  return driver().trim_async(device(), pool_, keep_bytes);
 }
+
+Status AsyncMemoryResource::keep(std::uint64_t keep_bytes) { return driver().async_pool_keep(pool_, keep_bytes); }
 
 bool AsyncMemoryResource::is_valid() const {
   const std::lock_guard lock(lock_);

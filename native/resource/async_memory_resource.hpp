@@ -19,8 +19,9 @@ namespace tensormem {
 
 class AsyncMemoryResource final : public Resource {
  public:
-  AsyncMemoryResource(Driver& driver, std::int32_t device)
-      : Resource(driver, device, space_of(driver, device)), order_(driver, device) {}
+  // With a pool of its own, which keeps `keep_bytes` of free memory for the next allocations.
+  static Status create(Driver& driver, std::int32_t device, std::uint64_t keep_bytes,
+                       std::shared_ptr<AsyncMemoryResource>* out);
   ~AsyncMemoryResource() override;
 
   Status do_allocate(const AllocRequest& request, Block* block) override;
@@ -34,11 +35,16 @@ class AsyncMemoryResource final : public Resource {
   Status prepare_block_use(const Block& block, StreamId stream, Access access) override;
   Status finish_block_use(const Block& block, StreamId stream, Access access) override;
 
-  // Gives the driver's cached memory back to the device, keeping at most so much.
+  // Gives the pool's free memory back to the device, keeping at most so much.
   Status trim(std::uint64_t keep_bytes);
+  // How much of it is kept from now on.
+  Status keep(std::uint64_t keep_bytes);
   bool is_valid() const override;
 
  private:
+  AsyncMemoryResource(Driver& driver, std::int32_t device, AsyncPool pool)
+      : Resource(driver, device, space_of(driver, device)), pool_(pool), order_(driver, device) {}
+
   // What both vendors promise for their stream-ordered memory; more is reached by asking for more.
   static constexpr std::uint64_t kNaturalAlignment = 256;
 
@@ -50,6 +56,7 @@ class AsyncMemoryResource final : public Resource {
   Status take_out(const Block& block, StreamId stream, BlockEntry* entry, std::uint64_t* base, Uses* others);
   void put_back(const BlockEntry& entry, std::uint64_t base);
 
+  const AsyncPool pool_;
   StreamOrder order_;
   mutable Spinlock lock_;  // guards everything below; never held over the driver or a wait
   ForkGuard fork_guard_{lock_};

@@ -159,7 +159,7 @@ TM_TEST("whatever would need bytes is not supported") {
   exportable.exportable = true;
   for (const Code code :
        {driver.allocate(0, kPage, {}, &address).code(), driver.pin(kPage, kPage).code(),
-        driver.allocate_async(0, kPage, kDefaultStream, &address).code(),
+        driver.allocate_async(0, kNoPool, kPage, kDefaultStream, &address).code(),
         driver.copy({}, {}, {}, kDefaultStream).code(), driver.fill({}, {}, 0, 1, kDefaultStream).code(),
         driver.prefetch(kPage, kPage, 0, kDefaultStream).code(),
         driver.physical_create(0, kPage, exportable, &physical).code(), driver.physical_export(1, &fd).code(),

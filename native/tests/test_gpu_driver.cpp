@@ -61,7 +61,8 @@ void check_resources(const char* vendor) {
   if (platform == nullptr) return;
   Driver& driver = *platform->driver(1);
   const auto plain = std::make_shared<PlainMemoryResource>(driver, 1, AllocationOptions{});
-  const auto ordered = std::make_shared<AsyncMemoryResource>(driver, 1);
+  std::shared_ptr<AsyncMemoryResource> ordered;
+  TM_CHECK(AsyncMemoryResource::create(driver, 1, ~0ULL, &ordered).ok());
   std::shared_ptr<PoolMemoryResource> pool;
   std::shared_ptr<PoolMemoryResource> ordered_pool;
   TM_CHECK(PoolMemoryResource::create(plain, {}, &pool).ok());

@@ -270,7 +270,7 @@ TM_TEST("stream-ordered memory is freed when the stream gets there, not before")
   TM_CHECK(driver.stream_create(0, &stream).ok());
   std::atomic<bool> go{false};
   std::uint64_t block = 0;
-  TM_CHECK(driver.allocate_async(0, kBytes, stream, &block).ok() && is_aligned(block, 256));
+  TM_CHECK(driver.allocate_async(0, kNoPool, kBytes, stream, &block).ok() && is_aligned(block, 256));
   TM_CHECK(driver.launch_host(&wait_for_flag, &go, stream).ok());
   TM_CHECK(driver.fill(Pitched{block}, CopyShape{kBytes}, 7, 1, stream).ok());
   TM_CHECK(driver.deallocate_async(0, block, kBytes, stream).ok());
@@ -280,17 +280,17 @@ TM_TEST("stream-ordered memory is freed when the stream gets there, not before")
   go.notify_all();
   TM_CHECK(driver.stream_synchronize(stream).ok());
   if (!TM_SANITIZED) TM_CHECK(!is_mapped(block));
-  TM_CHECK(driver.trim_async(0, 0).ok());
-  TM_CHECK(driver.trim_async(1, 0).code() == Code::invalid_argument);
+  TM_CHECK(driver.trim_async(0, kNoPool, 0).ok());
+  TM_CHECK(driver.trim_async(1, kNoPool, 0).code() == Code::invalid_argument);
   TM_CHECK(driver.stream_destroy(stream).ok());
 }
 
 TM_TEST("bad stream-ordered requests are refused") {
   HostDriver& driver = host_driver();
   std::uint64_t block = 42;
-  TM_CHECK(driver.allocate_async(0, 0, kDefaultStream, &block).code() == Code::invalid_size);
-  TM_CHECK(driver.allocate_async(1, 64, kDefaultStream, &block).code() == Code::invalid_argument);
-  TM_CHECK(driver.allocate_async(0, 1ULL << 50, kDefaultStream, &block).code() == Code::out_of_memory);
+  TM_CHECK(driver.allocate_async(0, kNoPool, 0, kDefaultStream, &block).code() == Code::invalid_size);
+  TM_CHECK(driver.allocate_async(1, kNoPool, 64, kDefaultStream, &block).code() == Code::invalid_argument);
+  TM_CHECK(driver.allocate_async(0, kNoPool, 1ULL << 50, kDefaultStream, &block).code() == Code::out_of_memory);
   TM_CHECK(driver.deallocate_async(0, 0, 64, kDefaultStream).code() == Code::invalid_argument);
   TM_CHECK(driver.deallocate_async(0, 4096, 0, kDefaultStream).code() == Code::invalid_size);
   TM_CHECK(driver.deallocate_async(0, 4096 + 8, 64, kDefaultStream).code() == Code::invalid_argument);

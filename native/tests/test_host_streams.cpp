@@ -129,10 +129,10 @@ void check_refused_everywhere(StreamId stream) {
   TM_CHECK(driver.copy(destination, source, CopyShape{8}, stream).code() == Code::stream_misuse);
   TM_CHECK(driver.fill(destination, CopyShape{8}, 1, 1, stream).code() == Code::stream_misuse);
   TM_CHECK(driver.launch_host(&set_flag, &done, stream).code() == Code::stream_misuse);
-  TM_CHECK(driver.allocate_async(0, 64, stream, &word).code() == Code::stream_misuse);
+  TM_CHECK(driver.allocate_async(0, kNoPool, 64, stream, &word).code() == Code::stream_misuse);
   TM_CHECK(driver.prefetch(source.address, 8, 0, stream).code() == Code::stream_misuse);
   std::uint64_t block = 0;
-  TM_CHECK(driver.allocate_async(0, 64, kDefaultStream, &block).ok());
+  TM_CHECK(driver.allocate_async(0, kNoPool, 64, kDefaultStream, &block).ok());
   const Status refused = driver.deallocate_async(0, block, 64, stream);
   TM_CHECK(refused.code() == Code::stream_misuse && refused.failure().facts[0] == stream);
   TM_CHECK(driver.deallocate_async(0, block, 64, kDefaultStream).ok());
@@ -308,7 +308,7 @@ void use_two_streams() {
     const bool copied = driver.copy(destination, source, CopyShape{64}, first).ok();
     TM_CHECK(driver.stream_synchronize(first).ok() && to[0] == (copied ? 1 : 0));
     std::uint64_t block = 0;
-    if (driver.allocate_async(0, 4096, first, &block).ok() && !driver.deallocate_async(0, block, 4096, first).ok()) {
+    if (driver.allocate_async(0, kNoPool, 4096, first, &block).ok() && !driver.deallocate_async(0, block, 4096, first).ok()) {
       TM_CHECK(driver.deallocate_async(0, block, 4096, kDefaultStream).ok());
     }
   }

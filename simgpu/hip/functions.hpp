@@ -45,7 +45,11 @@ SIM_HIP hipMallocAsync(void** address, std::size_t nbytes, void* stream);
 SIM_HIP hipMallocFromPoolAsync(void** address, std::size_t nbytes, void* pool, void* stream);
 SIM_HIP hipFreeAsync(void* address, void* stream);
 SIM_HIP hipDeviceGetDefaultMemPool(void** pool, int device);
+SIM_HIP hipMemPoolCreate(void** pool, const void* properties);
+SIM_HIP hipMemPoolDestroy(void* pool);
+SIM_HIP hipMemPoolSetAttribute(void* pool, int attribute, void* value);
 SIM_HIP hipMemPoolTrimTo(void* pool, std::size_t keep_bytes);
+SIM_HIP hipPointerGetAttribute(void* data, int attribute, void* address);
 
 SIM_HIP hipMemcpy(void* to, const void* from, std::size_t nbytes, int kind);
 SIM_HIP hipMemcpyAsync(void* to, const void* from, std::size_t nbytes, int kind, void* stream);

@@ -207,6 +207,43 @@ int hipDeviceGetDefaultMemPool(void** pool, int ordinal) {
   });
 }
 
+int hipMemPoolCreate(void** pool, const void* described) {
+  return serve("hipMemPoolCreate", {}, [&](Machine& machine) {
+    const std::lock_guard lock(machine.mutex);
+    const auto* const properties = static_cast<const tensormem::cuda::PoolProperties*>(described);
+    if (pool == nullptr || properties == nullptr) return kInvalidValue;
+    if (properties->type != tensormem::cuda::kAllocationPinned) return kInvalidValue;
+    if (!machine.config.pools || properties->location.type != tensormem::cuda::kLocationDevice) return kNotSupported;
+    Device* const device = machine.device(properties->location.id);
+    if (device == nullptr) return kInvalidDevice;
+    Pool* made = nullptr;
+    SIM_TRY(machine.pools.create(*device, properties->handle_types, properties->maximum_bytes, &made));
+    *pool = made;
+    return kSuccess;
+  });
+}
+
+int hipMemPoolDestroy(void* handle) {
+  return serve("hipMemPoolDestroy", {number(handle)}, [&](Machine& machine) {
+    const std::lock_guard lock(machine.mutex);
+    Pool* pool = nullptr;
+    SIM_TRY(machine.pools.find(handle, &pool));
+    return machine.pools.destroy(*pool);
+  });
+}
+
+int hipMemPoolSetAttribute(void* handle, int attribute, void* value) {
+  return serve("hipMemPoolSetAttribute", {number(handle), static_cast<std::uint64_t>(attribute)},
+               [&](Machine& machine) {
+                 const std::lock_guard lock(machine.mutex);
+                 Pool* pool = nullptr;
+                 SIM_TRY(machine.pools.find(handle, &pool));
+                 if (value == nullptr || attribute != tensormem::cuda::kPoolReleaseThreshold) return kInvalidValue;
+                 pool->release_threshold = *static_cast<const std::uint64_t*>(value);
+                 return kSuccess;
+               });
+}
+
 int hipMemPoolTrimTo(void* handle, std::size_t keep_bytes) {
   return serve("hipMemPoolTrimTo", {number(handle), keep_bytes}, [&](Machine& machine) {
     const std::lock_guard lock(machine.mutex);
@@ -215,6 +252,28 @@ int hipMemPoolTrimTo(void* handle, std::size_t keep_bytes) {
     machine.pools.trim(*pool, keep_bytes);
     return kSuccess;
   });
+}
+
+// What is not known is not the runtime's: pageable memory of the host.
+int hipPointerGetAttribute(void* data, int attribute, void* address) {
+  return serve("hipPointerGetAttribute", {static_cast<std::uint64_t>(attribute), number(address)},
+               [&](Machine& machine) {
+                 const std::lock_guard lock(machine.mutex);
+                 const Range* const range = machine.memory.find(number(address));
+                 if (data == nullptr || range == nullptr) return kInvalidValue;
+                 const bool managed = range->kind == Kind::managed;
+                 const bool far = !managed && range->device != nullptr && range->kind != Kind::host;
+                 int answer = 0;
+                 if (attribute == tensormem::cuda::kPointerMemoryType) {
+                   answer = managed ? 3 : far ? tensormem::cuda::kMemoryDevice : tensormem::cuda::kMemoryHost;
+                 } else if (attribute == tensormem::cuda::kPointerDeviceOrdinal) {
+                   answer = range->device == nullptr ? 0 : range->device->ordinal;
+                 } else {
+                   return kInvalidValue;
+                 }
+                 *static_cast<int*>(data) = answer;
+                 return kSuccess;
+               });
 }
 
 // --- Copies and fills --------------------------------------------------------------------------------------------

@@ -24,14 +24,14 @@ class ToyDriver final : public Driver {
   }
   Status pin(std::uint64_t address, std::uint64_t nbytes) override { return host_.pin(address, nbytes); }
   Status unpin(std::uint64_t address, std::uint64_t nbytes) override { return host_.unpin(address, nbytes); }
-  Status allocate_async(std::int32_t device, std::uint64_t nbytes, StreamId stream, std::uint64_t* address) override {
-    return host_.allocate_async(device, nbytes, stream, address);
+  Status allocate_async(std::int32_t device, AsyncPool pool, std::uint64_t nbytes, StreamId stream, std::uint64_t* address) override {
+    return host_.allocate_async(device, pool, nbytes, stream, address);
   }
   Status deallocate_async(std::int32_t device, std::uint64_t address, std::uint64_t nbytes, StreamId stream) override {
     return host_.deallocate_async(device, address, nbytes, stream);
   }
-  Status trim_async(std::int32_t device, std::uint64_t keep_bytes) override {
-    return host_.trim_async(device, keep_bytes);
+  Status trim_async(std::int32_t device, AsyncPool pool, std::uint64_t keep_bytes) override {
+    return host_.trim_async(device, pool, keep_bytes);
   }
   Status prefetch(std::uint64_t address, std::uint64_t nbytes, std::int32_t device, StreamId stream) override {
     return host_.prefetch(address, nbytes, device, stream);

@@ -32,7 +32,7 @@ class Foreign:
 
 def use_streams(driver: Driver, other: Driver, foreign: Foreign) -> None:
     with Stream(driver) as stream, Stream(other) as second:
-        start, end = Event(driver), Event(driver)
+        start, end = Event(driver, timing=True), Event(driver, timing=True)
         start.record(stream)
         stream.launch(int)
         stream.record(end)
@@ -71,9 +71,12 @@ def use_memory(driver: Driver) -> None:
     stream.close()
 
 
-def use_copies_and_fills(driver: Driver) -> None:
+def use_copies_and_fills(driver: Driver, other: Driver) -> None:
     stream = Stream(driver)
     left, right = (mr.GpuMemoryResource(driver).allocate(4096, stream) for _ in range(2))
+    far = mr.GpuMemoryResource(other).allocate(4096)
+    driver.copy(far.ptr, right.ptr, 256, stream)
+    driver.copy_pitched(far.ptr, 64, right.ptr, 128, (32, 4, 1), stream)
     driver.copy(left.ptr, right.ptr, 256, stream)
     driver.copy_pitched(left.ptr, 64, right.ptr, 128, (32, 4, 1), stream)
     driver.copy_pitched(left.ptr, 64, right.ptr, 64, (32, 4, 3), stream, destination_plane=512, source_plane=512)
@@ -115,7 +118,7 @@ def tour(gpu: SimulatedGpu) -> None:
         platform.explain(2)
         use_streams(driver, other, Foreign(theirs))
         use_memory(driver)
-        use_copies_and_fills(driver)
+        use_copies_and_fills(driver, other)
         use_virtual_memory(driver)
         use_external_memory(driver)
         platform.close()
@@ -168,6 +171,11 @@ FREES: dict[str, tuple[str, Callable[[Driver], mr.DeviceMemoryResource]]] = {
 }
 
 
+def let_go_once(gpu: SimulatedGpu) -> None:
+    gpu.wait_until_held(10)
+    gpu.let_go()
+
+
 @pytest.mark.parametrize("function", FREES)
 def test_a_free_that_waits_for_work_in_python_returns(function: str) -> None:
     vendor, make = FREES[function]
@@ -175,7 +183,7 @@ def test_a_free_that_waits_for_work_in_python_returns(function: str) -> None:
         resource = make(gpu.drivers[0])
         block = resource.allocate(4096)
         gpu.hold(function)
-        stream.launch(lambda: (gpu.wait_until_held(10), gpu.let_go()))
+        stream.launch(let_go_once, gpu)
         resource.deallocate(block)
         assert gpu.missed == 0
 

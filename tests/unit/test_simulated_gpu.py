@@ -49,10 +49,10 @@ COPIES = {"cuda": "cuMemcpyAsync", "rocm": "hipMemcpyAsync"}
 def test_planned_latency_is_taken_by_the_stream_and_not_by_the_call(vendor: str) -> None:
     with simulated_gpu(memory="64MiB", vendor=vendor) as gpu, Stream(gpu.drivers[0]) as stream:
         block = mr.GpuMemoryResource(gpu.drivers[0]).allocate(1000)
-        begun = stream.record()
+        begun = stream.record(timing=True)
         gpu.delay(COPIES[vendor], 0.2, on="stream")
         gpu.drivers[0].copy(block.ptr, block.ptr + 500, 500, stream)
-        end = stream.record()
+        end = stream.record(timing=True)
         end.synchronize()
         assert end.seconds_since(begun) >= 0.2
         gpu.delay(COPIES[vendor], 0, on="stream")

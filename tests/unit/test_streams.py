@@ -147,9 +147,9 @@ def test_the_default_stream_waits_before_it_returns(stream: Stream) -> None:
 
 def test_seconds_since_measures_between_two_points(stream: Stream) -> None:
     gate = Gate()
-    start = stream.record()
+    start = stream.record(timing=True)
     gate.hold(stream)
-    middle, end = stream.record(), stream.record()
+    middle, end = stream.record(timing=True), stream.record(timing=True)
     with pytest.raises(errors.InvalidArgument, match="not done"):
         end.seconds_since(start)
     gate.open()
@@ -158,8 +158,10 @@ def test_seconds_since_measures_between_two_points(stream: Stream) -> None:
     assert first >= 0 and second >= 0
     assert end.seconds_since(start) == pytest.approx(first + second)
     assert start.seconds_since(end) == -end.seconds_since(start)
-    with pytest.raises(errors.InvalidArgument, match="never recorded"), Event(host()) as unused:
+    with pytest.raises(errors.InvalidArgument, match="never recorded"), Event(host(), timing=True) as unused:
         unused.seconds_since(start)
+    with pytest.raises(errors.InvalidArgument, match="timing=True"):
+        end.seconds_since(stream.record())
 
 
 # --- Exceptions of the work ---

@@ -35,6 +35,7 @@ enum : Result {
 };
 
 inline constexpr std::uint32_t kStreamNonBlocking = 1;
+inline constexpr std::uint32_t kEventDisableTiming = 2;
 inline constexpr std::uint32_t kHostPortable = 1;
 inline constexpr std::uint32_t kAttachGlobal = 1;
 
@@ -43,6 +44,8 @@ enum AllocationType : std::int32_t { kAllocationPinned = 1 };
 enum HandleType : std::int32_t { kHandleNone = 0, kHandlePosixFd = 1 };
 enum MemoryType : std::int32_t { kMemoryHost = 1, kMemoryDevice = 2, kMemoryArray = 3, kMemoryUnified = 4 };
 enum AccessBits : std::int32_t { kAccessNone = 0, kAccessRead = 1, kAccessReadWrite = 3 };
+
+enum PointerAttribute : std::int32_t { kPointerMemoryType = 2, kPointerIsManaged = 8, kPointerDeviceOrdinal = 9 };
 
 struct Location {
   std::int32_t type = 0;

@@ -139,8 +139,9 @@ Status CudaApi::stream_device(std::int32_t guess, gpu::NativeStream stream, std:
   return {};
 }
 
-Status CudaApi::event_create(std::int32_t device, gpu::NativeEvent* event) {
-  return in_context(device, "cuEventCreate", [&] { return f_.cuEventCreate(event, 0); });
+Status CudaApi::event_create(std::int32_t device, bool timed, gpu::NativeEvent* event) {
+  return in_context(device, "cuEventCreate",
+                    [&] { return f_.cuEventCreate(event, timed ? 0 : kEventDisableTiming); });
 }
 
 Status CudaApi::event_destroy(gpu::EventRef event) {
@@ -179,6 +180,48 @@ Status CudaApi::stream_wait_event(gpu::StreamRef stream, gpu::EventRef event) {
 }
 
 // --- Work --------------------------------------------------------------------------------------------------------
+
+Status CudaApi::place_of(std::uint64_t address, std::int32_t* device) {
+  int memory_type = 0;  // what the driver does not know stays as it is: pageable memory
+  unsigned is_managed = 0;
+  int ordinal = kHostPlace;
+  int attributes[] = {kPointerMemoryType, kPointerIsManaged, kPointerDeviceOrdinal};
+  void* answers[] = {&memory_type, &is_managed, &ordinal};
+  TM_TRY(in_context(0, "cuPointerGetAttributes",
+                    [&] { return f_.cuPointerGetAttributes(3, attributes, answers, address); }));
+  *device = memory_type == kMemoryDevice && is_managed == 0 ? ordinal : kHostPlace;
+  return {};
+}
+
+Status CudaApi::copy_line_between(const Pitched& to, const Pitched& from, std::uint64_t nbytes,
+                                  gpu::StreamRef stream) {
+  ContextHandle to_context = nullptr;
+  ContextHandle from_context = nullptr;
+  TM_TRY(context_of(to.device, &to_context));
+  TM_TRY(context_of(from.device, &from_context));
+  return in_context(stream.device, "cuMemcpyPeerAsync", [&] {
+    return f_.cuMemcpyPeerAsync(to.address, to_context, from.address, from_context, nbytes, stream.handle);
+  });
+}
+
+Status CudaApi::copy_box_between(const Pitched& to, const Pitched& from, const CopyShape& shape,
+                                 gpu::StreamRef stream) {
+  Copy3D box;
+  TM_TRY(context_of(to.device, &box.destination.context));
+  TM_TRY(context_of(from.device, &box.source.context));
+  box.source.memory_type = box.destination.memory_type = kMemoryDevice;
+  box.source.device = from.address;
+  box.source.pitch = from.row_pitch;
+  box.source.height = shape.depth == 1 ? shape.height : from.plane_pitch / from.row_pitch;
+  box.destination.device = to.address;
+  box.destination.pitch = to.row_pitch;
+  box.destination.height = shape.depth == 1 ? shape.height : to.plane_pitch / to.row_pitch;
+  box.width_bytes = shape.width;
+  box.height = shape.height;
+  box.depth = shape.depth;
+  return in_context(stream.device, "cuMemcpy3DPeerAsync",
+                    [&] { return f_.cuMemcpy3DPeerAsync(&box, stream.handle); });
+}
 
 Status CudaApi::copy_line(std::uint64_t to, std::uint64_t from, std::uint64_t nbytes, gpu::StreamRef stream) {
   return in_context(stream.device, "cuMemcpyAsync", [&] { return f_.cuMemcpyAsync(to, from, nbytes, stream.handle); });
@@ -232,6 +275,12 @@ Status CudaApi::fill(const gpu::FillRows& rows, gpu::StreamRef stream) {
                     : f_.cuMemsetD2D32Async(to, rows.row_pitch, rows.value, rows.count, rows.height, stream.handle);
       });
   }
+}
+
+// Both halves as columns of a box that is one element wide.
+Status CudaApi::fill_wide(std::uint64_t address, std::uint64_t value, std::uint64_t count, gpu::StreamRef stream) {
+  TM_TRY(fill({address, 8, static_cast<std::uint32_t>(value), 4, 1, count}, stream));
+  return fill({address + 4, 8, static_cast<std::uint32_t>(value >> 32), 4, 1, count}, stream);
 }
 
 Status CudaApi::launch_host(HostFunction function, void* argument, gpu::StreamRef stream) {

@@ -39,10 +39,13 @@ class CudaApi final : public gpu::GpuApi {
   Status deallocate(std::int32_t device, MemoryKind kind, std::uint64_t address) override;
   Status pin(std::int32_t device, std::uint64_t address, std::uint64_t nbytes) override;
   Status unpin(std::int32_t device, std::uint64_t address) override;
-  Status allocate_async(std::int32_t device, std::uint64_t nbytes, gpu::StreamRef stream,
+  Status pool_create(std::int32_t device, gpu::NativePool* pool) override;
+  Status pool_destroy(gpu::PoolRef pool) override;
+  Status pool_keep(gpu::PoolRef pool, std::uint64_t keep_bytes) override;
+  Status pool_trim(gpu::PoolRef pool, std::uint64_t keep_bytes) override;
+  Status allocate_async(gpu::PoolRef pool, std::uint64_t nbytes, gpu::StreamRef stream,
                         std::uint64_t* address) override;
   Status deallocate_async(std::uint64_t address, gpu::StreamRef stream) override;
-  Status trim_async(std::int32_t device, std::uint64_t keep_bytes) override;
   Status prefetch(std::uint64_t address, std::uint64_t nbytes, std::int32_t to_device, gpu::StreamRef stream) override;
   Status advise(std::uint64_t address, std::uint64_t nbytes, Advice advice, std::int32_t device) override;
 
@@ -57,7 +60,7 @@ class CudaApi final : public gpu::GpuApi {
   Status stream_synchronize(gpu::StreamRef stream) override;
   Status stream_query(gpu::StreamRef stream, bool* done) override;
   Status stream_device(std::int32_t guess, gpu::NativeStream stream, std::int32_t* device) override;
-  Status event_create(std::int32_t device, gpu::NativeEvent* event) override;
+  Status event_create(std::int32_t device, bool timed, gpu::NativeEvent* event) override;
   Status event_destroy(gpu::EventRef event) override;
   Status event_record(gpu::EventRef event, gpu::StreamRef stream) override;
   Status event_query(gpu::EventRef event, bool* done) override;
@@ -65,9 +68,16 @@ class CudaApi final : public gpu::GpuApi {
   Status event_elapsed(gpu::EventRef start, gpu::EventRef end, double* seconds) override;
   Status stream_wait_event(gpu::StreamRef stream, gpu::EventRef event) override;
 
+  Status place_of(std::uint64_t address, std::int32_t* device) override;
   Status copy_line(std::uint64_t to, std::uint64_t from, std::uint64_t nbytes, gpu::StreamRef stream) override;
   Status copy_box(const Pitched& to, const Pitched& from, const CopyShape& shape, gpu::StreamRef stream) override;
+  Status copy_line_between(const Pitched& to, const Pitched& from, std::uint64_t nbytes,
+                           gpu::StreamRef stream) override;
+  Status copy_box_between(const Pitched& to, const Pitched& from, const CopyShape& shape,
+                          gpu::StreamRef stream) override;
   Status fill(const gpu::FillRows& rows, gpu::StreamRef stream) override;
+  bool fills_rows(std::uint32_t) const noexcept override { return true; }
+  Status fill_wide(std::uint64_t address, std::uint64_t value, std::uint64_t count, gpu::StreamRef stream) override;
   Status launch_host(HostFunction function, void* argument, gpu::StreamRef stream) override;
 
   Status granularity(std::int32_t device, Granularity* granularity) override;
@@ -84,7 +94,6 @@ class CudaApi final : public gpu::GpuApi {
 
  private:
   Status context_of(std::int32_t device, ContextHandle* context);
-  Status default_pool(std::int32_t device, PoolHandle* pool);
   // Makes `call` in the context of `device`.
   template <typename Call>
   Status in_context(std::int32_t device, const char* function, Call call);
@@ -93,7 +102,6 @@ class CudaApi final : public gpu::GpuApi {
 
   const FunctionTable f_;
   const std::int32_t count_;
-  std::array<std::atomic<PoolHandle>, kMaxDevices> pools_{};        // default pools, which a device has for good
   std::array<std::atomic<ContextHandle>, kMaxDevices> contexts_{};  // retained primary contexts; null: not yet
 };
 

@@ -50,35 +50,44 @@ Status CudaApi::unpin(std::int32_t device, std::uint64_t address) {
 
 // --- Stream-ordered and managed memory ---------------------------------------------------------------------------
 
-Status CudaApi::default_pool(std::int32_t device, PoolHandle* pool) {
-  std::atomic<PoolHandle>& kept = pools_[static_cast<std::size_t>(device)];
-  *pool = kept.load(std::memory_order_relaxed);
-  if (*pool != nullptr) return {};
-  if (f_.cuDeviceGetDefaultMemPool == nullptr) return missing("cuDeviceGetDefaultMemPool");
-  TM_TRY(answer(f_.cuDeviceGetDefaultMemPool(pool, device), "cuDeviceGetDefaultMemPool"));
-  kept.store(*pool, std::memory_order_relaxed);
-  return {};
+// A pool of our own: what others ask of the device's default pool, and set there, is theirs.
+Status CudaApi::pool_create(std::int32_t device, gpu::NativePool* pool) {
+  int pools = 0;
+  if (f_.cuMemPoolCreate == nullptr) return missing("cuMemPoolCreate");
+  if (f_.cuDeviceGetAttribute(&pools, kAttributeMemoryPools, device) != kSuccess || pools == 0)
+    return Status::fail(Code::not_supported, "stream-ordered memory: the device has no pools");
+  PoolProperties properties;
+  properties.type = kAllocationPinned;
+  properties.location = {kLocationDevice, device};
+  return in_context(device, "cuMemPoolCreate", [&] { return f_.cuMemPoolCreate(pool, &properties); });
 }
 
-Status CudaApi::allocate_async(std::int32_t device, std::uint64_t nbytes, gpu::StreamRef stream,
+Status CudaApi::pool_destroy(gpu::PoolRef pool) {
+  if (f_.cuMemPoolDestroy == nullptr) return missing("cuMemPoolDestroy");
+  return in_context(pool.device, "cuMemPoolDestroy", [&] { return f_.cuMemPoolDestroy(pool.handle); });
+}
+
+Status CudaApi::pool_keep(gpu::PoolRef pool, std::uint64_t keep_bytes) {
+  if (f_.cuMemPoolSetAttribute == nullptr) return missing("cuMemPoolSetAttribute");
+  return in_context(pool.device, "cuMemPoolSetAttribute",
+                    [&] { return f_.cuMemPoolSetAttribute(pool.handle, kPoolReleaseThreshold, &keep_bytes); });
+}
+
+Status CudaApi::pool_trim(gpu::PoolRef pool, std::uint64_t keep_bytes) {
+  if (f_.cuMemPoolTrimTo == nullptr) return missing("cuMemPoolTrimTo");
+  return in_context(pool.device, "cuMemPoolTrimTo", [&] { return f_.cuMemPoolTrimTo(pool.handle, keep_bytes); });
+}
+
+Status CudaApi::allocate_async(gpu::PoolRef pool, std::uint64_t nbytes, gpu::StreamRef stream,
                                std::uint64_t* address) {
-  PoolHandle pool = nullptr;
   if (f_.cuMemAllocFromPoolAsync == nullptr) return missing("cuMemAllocFromPoolAsync");
-  TM_TRY(default_pool(device, &pool));
   return on_stream(stream, "cuMemAllocFromPoolAsync",
-                   [&] { return f_.cuMemAllocFromPoolAsync(address, nbytes, pool, stream.handle); });
+                   [&] { return f_.cuMemAllocFromPoolAsync(address, nbytes, pool.handle, stream.handle); });
 }
 
 Status CudaApi::deallocate_async(std::uint64_t address, gpu::StreamRef stream) {
   if (f_.cuMemFreeAsync == nullptr) return missing("cuMemFreeAsync");
   return on_stream(stream, "cuMemFreeAsync", [&] { return f_.cuMemFreeAsync(address, stream.handle); });
-}
-
-Status CudaApi::trim_async(std::int32_t device, std::uint64_t keep_bytes) {
-  PoolHandle pool = nullptr;
-  if (f_.cuMemPoolTrimTo == nullptr) return missing("cuMemPoolTrimTo");
-  TM_TRY(default_pool(device, &pool));
-  return answer(f_.cuMemPoolTrimTo(pool, keep_bytes), "cuMemPoolTrimTo");
 }
 
 Status CudaApi::prefetch(std::uint64_t address, std::uint64_t nbytes, std::int32_t to_device, gpu::StreamRef stream) {

@@ -41,7 +41,9 @@
   X(cuDestroyExternalMemory, 10000, 0, (ExternalHandle))                                                               \
   X(cuMemAllocFromPoolAsync, 11020, 0, (DevicePointer*, std::size_t, PoolHandle, StreamHandle))                        \
   X(cuMemFreeAsync, 11020, 0, (DevicePointer, StreamHandle))                                                           \
-  X(cuDeviceGetDefaultMemPool, 11020, 0, (PoolHandle*, DeviceNumber))                                                  \
+  X(cuMemPoolCreate, 11020, 0, (PoolHandle*, const PoolProperties*))                                                   \
+  X(cuMemPoolDestroy, 11020, 0, (PoolHandle))                                                                          \
+  X(cuMemPoolSetAttribute, 11020, 0, (PoolHandle, int, void*))                                                         \
   X(cuMemPoolTrimTo, 11020, 0, (PoolHandle, std::size_t))                                                              \
   X(cuStreamCreate, 2000, 1, (StreamHandle*, unsigned))                                                                \
   X(cuStreamDestroy, 4000, 1, (StreamHandle))                                                                          \
@@ -57,6 +59,10 @@
   X(cuEventSynchronize, 2000, 1, (EventPointer))                                                                       \
   X(cuEventElapsedTime, 2000, 1, (float*, EventPointer, EventPointer))                                                 \
   X(cuMemcpyAsync, 4000, 1, (DevicePointer, DevicePointer, std::size_t, StreamHandle))                                 \
+  X(cuMemcpyPeerAsync, 4000, 1,                                                                                        \
+    (DevicePointer, ContextHandle, DevicePointer, ContextHandle, std::size_t, StreamHandle))                           \
+  X(cuMemcpy3DPeerAsync, 4000, 1, (const Copy3D*, StreamHandle))                                                       \
+  X(cuPointerGetAttributes, 7000, 1, (unsigned, int*, void**, DevicePointer))                                          \
   X(cuMemcpy2DAsync, 3020, 1, (const Copy2D*, StreamHandle))                                                           \
   X(cuMemcpy3DAsync, 3020, 1, (const Copy3D*, StreamHandle))                                                           \
   X(cuMemsetD8Async, 3020, 1, (DevicePointer, unsigned char, std::size_t, StreamHandle))                               \

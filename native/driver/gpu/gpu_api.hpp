@@ -19,6 +19,7 @@ using NativeStream = void*;
 using NativeEvent = void*;
 using NativePhysical = std::uint64_t;
 using NativeExternal = void*;
+using NativePool = void*;
 
 // A handle the vendor gave, and the device it belongs to.
 struct StreamRef {
@@ -28,6 +29,12 @@ struct StreamRef {
 
 struct EventRef {
   NativeEvent handle = nullptr;
+  std::int32_t device = 0;
+  bool timed = false;
+};
+
+struct PoolRef {
+  NativePool handle = nullptr;
   std::int32_t device = 0;
 };
 
@@ -77,10 +84,13 @@ class GpuApi {
   virtual Status deallocate(std::int32_t device, MemoryKind kind, std::uint64_t address) = 0;
   virtual Status pin(std::int32_t device, std::uint64_t address, std::uint64_t nbytes) = 0;
   virtual Status unpin(std::int32_t device, std::uint64_t address) = 0;
-  virtual Status allocate_async(std::int32_t device, std::uint64_t nbytes, StreamRef stream,
-                                std::uint64_t* address) = 0;
+  virtual Status pool_create(std::int32_t device, NativePool* pool) = 0;
+  virtual Status pool_destroy(PoolRef pool) = 0;
+  // How much free memory it keeps.
+  virtual Status pool_keep(PoolRef pool, std::uint64_t keep_bytes) = 0;
+  virtual Status pool_trim(PoolRef pool, std::uint64_t keep_bytes) = 0;
+  virtual Status allocate_async(PoolRef pool, std::uint64_t nbytes, StreamRef stream, std::uint64_t* address) = 0;
   virtual Status deallocate_async(std::uint64_t address, StreamRef stream) = 0;
-  virtual Status trim_async(std::int32_t device, std::uint64_t keep_bytes) = 0;
   virtual Status prefetch(std::uint64_t address, std::uint64_t nbytes, std::int32_t to_device, StreamRef stream) = 0;
   virtual Status advise(std::uint64_t address, std::uint64_t nbytes, Advice advice, std::int32_t device) = 0;
 
@@ -98,7 +108,7 @@ class GpuApi {
   // The device of a stream that somebody else made.
   virtual Status stream_device(std::int32_t guess, NativeStream stream, std::int32_t* device) = 0;
 
-  virtual Status event_create(std::int32_t device, NativeEvent* event) = 0;
+  virtual Status event_create(std::int32_t device, bool timed, NativeEvent* event) = 0;
   virtual Status event_destroy(EventRef event) = 0;
   virtual Status event_record(EventRef event, StreamRef stream) = 0;
   virtual Status event_query(EventRef event, bool* done) = 0;
@@ -106,10 +116,20 @@ class GpuApi {
   virtual Status event_elapsed(EventRef start, EventRef end, double* seconds) = 0;
   virtual Status stream_wait_event(StreamRef stream, EventRef event) = 0;
 
+  // The device whose memory an address is in; kHostPlace for what the CPU reaches, managed memory included.
+  virtual Status place_of(std::uint64_t address, std::int32_t* device) = 0;
   virtual Status copy_line(std::uint64_t to, std::uint64_t from, std::uint64_t nbytes, StreamRef stream) = 0;
   // The plane pitches are multiples of the row pitches.
   virtual Status copy_box(const Pitched& to, const Pitched& from, const CopyShape& shape, StreamRef stream) = 0;
+  // Between memory of devices, by calls that name both: no device needs a grant for it.
+  virtual Status copy_line_between(const Pitched& to, const Pitched& from, std::uint64_t nbytes, StreamRef stream) = 0;
+  virtual Status copy_box_between(const Pitched& to, const Pitched& from, const CopyShape& shape,
+                                  StreamRef stream) = 0;
   virtual Status fill(const FillRows& rows, StreamRef stream) = 0;
+  // Whether rows of elements of this size are one call.
+  virtual bool fills_rows(std::uint32_t element_bytes) const noexcept = 0;
+  // The same 8 bytes `count` times, one behind the other.
+  virtual Status fill_wide(std::uint64_t address, std::uint64_t value, std::uint64_t count, StreamRef stream) = 0;
   virtual Status launch_host(HostFunction function, void* argument, StreamRef stream) = 0;
 
   virtual Status granularity(std::int32_t device, Granularity* granularity) = 0;

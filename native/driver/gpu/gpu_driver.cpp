@@ -1,6 +1,7 @@
 // Devices, streams, events and work. Memory of every kind: gpu_memory.cpp.
 #include "driver/gpu/gpu_driver.hpp"
 
+#include <algorithm>
 #include <new>
 
 #include "base/align.hpp"
@@ -23,6 +24,17 @@ void run_host_work(void* argument) {
   GpuPlatform::enter_host_function();
   work.function(work.argument);
   GpuPlatform::leave_host_function();
+}
+
+// A value whose halves are the same is a narrower one, down to bytes.
+void narrow(std::uint64_t* value, std::uint32_t* element_bytes) {
+  while (*element_bytes > 1) {
+    const std::uint32_t half_bits = *element_bytes * 4;
+    const std::uint64_t mask = (1ULL << half_bits) - 1;
+    if ((*value & mask) != (*value >> half_bits & mask)) return;
+    *value &= mask;
+    *element_bytes /= 2;
+  }
 }
 
 EventHandle as_handle(std::uint64_t number) { return reinterpret_cast<EventHandle>(number); }
@@ -155,11 +167,11 @@ Status GpuDriver::find_event(EventHandle event, gpu::EventRef* ref) const noexce
   return Status::fail(Code::invalid_argument, "no such event (null, destroyed, or not made by this driver)");
 }
 
-Status GpuDriver::event_create(std::int32_t device, EventHandle* event) {
+Status GpuDriver::make_event(std::int32_t device, bool timed, EventHandle* event) {
   TM_TRY(check_device(device));
   platform_.destroy_left();
-  gpu::EventRef ref{nullptr, device};
-  TM_TRY(api_.event_create(device, &ref.handle));
+  gpu::EventRef ref{nullptr, device, timed};
+  TM_TRY(api_.event_create(device, timed, &ref.handle));
   const std::uint64_t number = platform_.events.add(ref);
   if (number == 0) {
     TM_TRY(api_.event_destroy(ref));
@@ -184,13 +196,13 @@ Status GpuDriver::event_record(EventHandle event, StreamId stream) {
   TM_TRY(find_event(event, &mark));
   TM_TRY(find_stream(stream, &queue));
   if (mark.device == queue.device) return api_.event_record(mark, queue);
-  return record_elsewhere(event, queue);
+  return record_elsewhere(event, mark.timed, queue);
 }
 
 // A vendor's event belongs to one device. Ours goes where it is recorded: another takes the old one's place.
-Status GpuDriver::record_elsewhere(EventHandle event, gpu::StreamRef queue) {
-  gpu::EventRef moved{nullptr, queue.device};
-  TM_TRY(api_.event_create(queue.device, &moved.handle));
+Status GpuDriver::record_elsewhere(EventHandle event, bool timed, gpu::StreamRef queue) {
+  gpu::EventRef moved{nullptr, queue.device, timed};
+  TM_TRY(api_.event_create(queue.device, timed, &moved.handle));
   Status recorded = api_.event_record(moved, queue);
   if (recorded.ok() && !platform_.events.exchange(as_number(event), &moved))
     recorded = Status::fail(Code::invalid_argument, "another thread destroyed the event");
@@ -215,6 +227,8 @@ Status GpuDriver::event_elapsed(EventHandle start, EventHandle end, double* seco
   gpu::EventRef to;
   TM_TRY(find_event(start, &from));
   TM_TRY(find_event(end, &to));
+  if (!from.timed || !to.timed)
+    return Status::fail(Code::invalid_argument, "an event keeps the time only if it was made for it");
   return api_.event_elapsed(from, to, seconds);
 }
 
@@ -233,35 +247,78 @@ Status GpuDriver::copy(const Pitched& destination, const Pitched& source, const 
   TM_TRY(find_stream(stream, &queue));
   Pitched to = destination;
   Pitched from = source;
-  // With unified addresses an address alone says whose memory it is.
-  to.device = from.device = 0;
+  to.device = from.device = 0;  // whose memory it is plays no part in whether the box is one
   TM_TRY(host::check_copy({to, from, shape}));
-  if (shape.height == 1 && shape.depth == 1) return api_.copy_line(to.address, from.address, shape.width, queue);
+  to.device = destination.device;
+  from.device = source.device;
+  bool between = false;
+  TM_TRY(check_places(&to, &from, queue.device, &between));
+  if (shape.height == 1 && shape.depth == 1) return copy_line(to, from, shape.width, queue, between);
   if (shape.height == 1) {  // planes of one row are rows
     to.row_pitch = to.plane_pitch;
     from.row_pitch = from.plane_pitch;
-    return api_.copy_box(to, from, {shape.width, shape.depth, 1}, queue);
+    return copy_box(to, from, {shape.width, shape.depth, 1}, queue, between);
   }
   const bool whole_rows =
       shape.depth == 1 || (to.plane_pitch % to.row_pitch == 0 && from.plane_pitch % from.row_pitch == 0);
-  if (whole_rows) return api_.copy_box(to, from, shape, queue);
+  if (whole_rows) return copy_box(to, from, shape, queue, between);
   for (std::uint64_t plane = 0; plane < shape.depth; ++plane) {
-    TM_TRY(api_.copy_box(to, from, {shape.width, shape.height, 1}, queue));
+    TM_TRY(copy_box(to, from, {shape.width, shape.height, 1}, queue, between));
     to.address += to.plane_pitch;
     from.address += from.plane_pitch;
   }
   return {};
 }
 
-// The vendors fill with at most four bytes: the low and the high half of eight go one after the other, as columns.
-Status GpuDriver::fill_wide(const Pitched& to, const CopyShape& shape, std::uint64_t value, gpu::StreamRef stream) {
-  const std::uint32_t halves[2] = {static_cast<std::uint32_t>(value), static_cast<std::uint32_t>(value >> 32)};
-  for (std::uint64_t row = 0; row < shape.height; ++row) {
-    for (std::uint64_t half = 0; half < 2; ++half) {
-      TM_TRY(api_.fill({to.address + row * to.row_pitch + 4 * half, 8, halves[half], 4, 1, shape.width / 8}, stream));
-    }
+// A device reaches another's memory only with a grant, of a kind for each way to make memory; a call that names both
+// devices needs none. With one device there is nothing to ask.
+Status GpuDriver::check_places(Pitched* to, Pitched* from, std::int32_t worker, bool* between) const {
+  if (platform_.device_count() == 1) return {};
+  for (Pitched* side : {to, from}) {
+    if (side->device == kUnknownPlace) TM_TRY(api_.place_of(side->address, &side->device));
+    if (side->device < kHostPlace || side->device >= platform_.device_count())
+      return Status::fail(Code::invalid_argument, "the driver has no device of this number");
+  }
+  *between = to->device != kHostPlace && from->device != kHostPlace && (to->device != worker || from->device != worker);
+  return {};
+}
+
+Status GpuDriver::copy_line(const Pitched& to, const Pitched& from, std::uint64_t nbytes, gpu::StreamRef queue,
+                            bool between) {
+  return between ? api_.copy_line_between(to, from, nbytes, queue)
+                 : api_.copy_line(to.address, from.address, nbytes, queue);
+}
+
+Status GpuDriver::copy_box(const Pitched& to, const Pitched& from, const CopyShape& shape, gpu::StreamRef queue,
+                           bool between) {
+  return between ? api_.copy_box_between(to, from, shape, queue) : api_.copy_box(to, from, shape, queue);
+}
+
+// What is there is copied behind itself until all rows are there.
+Status GpuDriver::repeat_first_row(const Pitched& to, const CopyShape& shape, gpu::StreamRef queue) {
+  for (std::uint64_t done = 1; done < shape.height; done *= 2) {
+    Pitched rest = to;
+    rest.address += done * to.row_pitch;
+    const std::uint64_t more = std::min(done, shape.height - done);
+    TM_TRY(api_.copy_box(rest, to, {shape.width, more, 1}, queue));
   }
   return {};
+}
+
+Status GpuDriver::fill_plane(const Pitched& to, const CopyShape& shape, std::uint64_t value,
+                             std::uint32_t element_bytes, gpu::StreamRef queue) {
+  const std::uint64_t count = shape.width / element_bytes;
+  const bool gapless = shape.height == 1 || to.row_pitch == shape.width;
+  const bool all_rows = gapless || (element_bytes != 8 && api_.fills_rows(element_bytes));
+  const std::uint64_t elements = gapless ? count * shape.height : count;
+  if (element_bytes == 8) {
+    TM_TRY(api_.fill_wide(to.address, value, elements, queue));
+  } else {
+    const std::uint64_t rows = gapless || !all_rows ? 1 : shape.height;
+    TM_TRY(api_.fill({to.address, to.row_pitch, static_cast<std::uint32_t>(value), element_bytes, elements, rows},
+                     queue));
+  }
+  return all_rows ? Status() : repeat_first_row(to, shape, queue);
 }
 
 Status GpuDriver::fill(const Pitched& destination, const CopyShape& shape, std::uint64_t value,
@@ -273,15 +330,9 @@ Status GpuDriver::fill(const Pitched& destination, const CopyShape& shape, std::
   TM_TRY(host::check_fill({to, shape, value, element_bytes}));
   if (!is_aligned(to.address, element_bytes) || (shape.height > 1 && !is_aligned(to.row_pitch, element_bytes)))
     return Status::fail(Code::invalid_argument, "a GPU fills whole elements: address and pitch are multiples of one");
-  for (std::uint64_t plane = 0; plane < shape.depth; ++plane, to.address += to.plane_pitch) {
-    if (element_bytes == 8) {
-      TM_TRY(fill_wide(to, shape, value, queue));
-      continue;
-    }
-    TM_TRY(api_.fill({to.address, to.row_pitch, static_cast<std::uint32_t>(value), element_bytes,
-                      shape.width / element_bytes, shape.height},
-                     queue));
-  }
+  narrow(&value, &element_bytes);
+  for (std::uint64_t plane = 0; plane < shape.depth; ++plane, to.address += to.plane_pitch)
+    TM_TRY(fill_plane(to, shape, value, element_bytes, queue));
   return {};
 }
 

@@ -28,9 +28,13 @@ class GpuDriver final : public Driver {
                     const AllocationOptions& options) override;
   Status pin(std::uint64_t address, std::uint64_t nbytes) override;
   Status unpin(std::uint64_t address, std::uint64_t nbytes) override;
-  Status allocate_async(std::int32_t device, std::uint64_t nbytes, StreamId stream, std::uint64_t* address) override;
+  Status async_pool_create(std::int32_t device, std::uint64_t keep_bytes, AsyncPool* pool) override;
+  Status async_pool_destroy(AsyncPool pool) override;
+  Status async_pool_keep(AsyncPool pool, std::uint64_t keep_bytes) override;
+  Status allocate_async(std::int32_t device, AsyncPool pool, std::uint64_t nbytes, StreamId stream,
+                        std::uint64_t* address) override;
   Status deallocate_async(std::int32_t device, std::uint64_t address, std::uint64_t nbytes, StreamId stream) override;
-  Status trim_async(std::int32_t device, std::uint64_t keep_bytes) override;
+  Status trim_async(std::int32_t device, AsyncPool pool, std::uint64_t keep_bytes) override;
   Status prefetch(std::uint64_t address, std::uint64_t nbytes, std::int32_t device, StreamId stream) override;
   Status advise(std::uint64_t address, std::uint64_t nbytes, Advice advice, std::int32_t device) override;
   Status external_import(std::int32_t device, std::int32_t fd, std::uint64_t nbytes, std::uint64_t* address) override;
@@ -45,7 +49,10 @@ class GpuDriver final : public Driver {
   bool stream_is_valid(StreamId stream) const noexcept override;
   bool stream_is_inline(StreamId) const noexcept override { return false; }
 
-  Status event_create(std::int32_t device, EventHandle* event) override;
+  Status event_create(std::int32_t device, EventHandle* event) override { return make_event(device, false, event); }
+  Status event_create_timed(std::int32_t device, EventHandle* event) override {
+    return make_event(device, true, event);
+  }
   Status event_destroy(EventHandle event) override;
   Status event_record(EventHandle event, StreamId stream) override;
   Status event_query(EventHandle event, bool* done) override;
@@ -78,7 +85,13 @@ class GpuDriver final : public Driver {
   // For callers that know already that calls may be made.
   Status find_usable_stream(StreamId stream, gpu::StreamRef* ref) const noexcept;
   Status find_event(EventHandle event, gpu::EventRef* ref) const noexcept;
-  Status record_elsewhere(EventHandle event, gpu::StreamRef queue);
+  Status make_event(std::int32_t device, bool timed, EventHandle* event);
+  Status record_elsewhere(EventHandle event, bool timed, gpu::StreamRef queue);
+  Status find_pool(AsyncPool pool, gpu::PoolRef* ref) const noexcept;
+  // Finds out whose memory both sides are, where that can matter; whether a call has to name the devices.
+  Status check_places(Pitched* to, Pitched* from, std::int32_t worker, bool* between) const;
+  Status copy_line(const Pitched& to, const Pitched& from, std::uint64_t nbytes, gpu::StreamRef queue, bool between);
+  Status copy_box(const Pitched& to, const Pitched& from, const CopyShape& shape, gpu::StreamRef queue, bool between);
   // With the lock.
   Status find_physical(PhysicalHandle handle, GpuPlatform::Physical** physical) noexcept;
   Status begin_physical_use(PhysicalHandle handle, GpuPlatform::Physical* physical);
@@ -88,7 +101,9 @@ class GpuDriver final : public Driver {
   Status clear(std::int32_t device, std::uint64_t address, std::uint64_t nbytes, MemoryKind kind);
   // Tells a shortage of memory by its own code, with what there is.
   Status explain_shortage(Status status, std::int32_t device, std::uint64_t requested, Code code);
-  Status fill_wide(const Pitched& to, const CopyShape& shape, std::uint64_t value, gpu::StreamRef stream);
+  Status fill_plane(const Pitched& to, const CopyShape& shape, std::uint64_t value, std::uint32_t element_bytes,
+                    gpu::StreamRef queue);
+  Status repeat_first_row(const Pitched& to, const CopyShape& shape, gpu::StreamRef queue);
 
   GpuPlatform& platform_;
   gpu::GpuApi& api_;

@@ -112,12 +112,50 @@ Status GpuDriver::unpin(std::uint64_t address, std::uint64_t) {
 
 // --- Stream-ordered and managed memory ---------------------------------------------------------------------------
 
-Status GpuDriver::allocate_async(std::int32_t device, std::uint64_t nbytes, StreamId stream, std::uint64_t* address) {
+Status GpuDriver::async_pool_create(std::int32_t device, std::uint64_t keep_bytes, AsyncPool* pool) {
+  TM_TRY(check_device(device));
+  gpu::PoolRef ref{nullptr, device};
+  TM_TRY(explain_shortage(api_.pool_create(device, &ref.handle), device, 0, Code::out_of_memory));
+  Status made = api_.pool_keep(ref, keep_bytes);
+  const std::uint64_t number = made.ok() ? platform_.pools.add(ref) : 0;
+  if (number == 0) {
+    TM_TRY(api_.pool_destroy(ref));
+    return made.ok() ? Status::fail(Code::out_of_memory, "no room to note a pool", sizeof ref) : std::move(made);
+  }
+  *pool = number;
+  return {};
+}
+
+Status GpuDriver::find_pool(AsyncPool pool, gpu::PoolRef* ref) const noexcept {
+  if (platform_.pools.get(pool, ref)) return {};
+  return Status::fail(Code::invalid_argument, "no such pool (destroyed, or not made by this driver)");
+}
+
+Status GpuDriver::async_pool_destroy(AsyncPool pool) {
+  gpu::PoolRef ref;
+  TM_TRY(platform_.check_usable());
+  TM_TRY(find_pool(pool, &ref));
+  TM_TRY(api_.pool_destroy(ref));
+  (void)platform_.pools.remove(pool);
+  return {};
+}
+
+Status GpuDriver::async_pool_keep(AsyncPool pool, std::uint64_t keep_bytes) {
+  gpu::PoolRef ref;
+  TM_TRY(platform_.check_usable());
+  TM_TRY(find_pool(pool, &ref));
+  return api_.pool_keep(ref, keep_bytes);
+}
+
+Status GpuDriver::allocate_async(std::int32_t device, AsyncPool pool, std::uint64_t nbytes, StreamId stream,
+                                 std::uint64_t* address) {
   gpu::StreamRef queue;
+  gpu::PoolRef ref;
   TM_TRY(check_device(device));
   TM_TRY(check_size(nbytes));
   TM_TRY(find_usable_stream(stream, &queue));
-  return explain_shortage(api_.allocate_async(device, nbytes, queue, address), device, nbytes, Code::out_of_memory);
+  TM_TRY(find_pool(pool, &ref));
+  return explain_shortage(api_.allocate_async(ref, nbytes, queue, address), device, nbytes, Code::out_of_memory);
 }
 
 Status GpuDriver::deallocate_async(std::int32_t device, std::uint64_t address, std::uint64_t, StreamId stream) {
@@ -127,9 +165,11 @@ Status GpuDriver::deallocate_async(std::int32_t device, std::uint64_t address, s
   return api_.deallocate_async(address, queue);
 }
 
-Status GpuDriver::trim_async(std::int32_t device, std::uint64_t keep_bytes) {
+Status GpuDriver::trim_async(std::int32_t device, AsyncPool pool, std::uint64_t keep_bytes) {
+  gpu::PoolRef ref;
   TM_TRY(check_device(device));
-  return api_.trim_async(device, keep_bytes);
+  TM_TRY(find_pool(pool, &ref));
+  return api_.pool_trim(ref, keep_bytes);
 }
 
 Status GpuDriver::prefetch(std::uint64_t address, std::uint64_t nbytes, std::int32_t device, StreamId stream) {

@@ -25,6 +25,7 @@ class GpuDriver;
 struct GpuHeld {
   std::uint64_t streams = 0;
   std::uint64_t events = 0;
+  std::uint64_t pools = 0;
   std::uint64_t reservations = 0;
   std::uint64_t physicals = 0;
   std::uint64_t externals = 0;
@@ -72,6 +73,7 @@ class GpuPlatform {
 
   gpu::HandleTable<StreamItem> streams;
   gpu::HandleTable<gpu::EventRef> events;
+  gpu::HandleTable<gpu::PoolRef> pools;
 
   Mutex mutex;  // guards everything below; never held over a driver call
   ForkGuard fork_guard{mutex};

@@ -37,7 +37,9 @@
   X(hipDestroyExternalMemory, 0, Result, (ExternalHandle))                                           \
   X(hipMallocFromPoolAsync, 0, Result, (void**, std::size_t, PoolHandle, StreamHandle))              \
   X(hipFreeAsync, 0, Result, (void*, StreamHandle))                                                  \
-  X(hipDeviceGetDefaultMemPool, 0, Result, (PoolHandle*, int))                                       \
+  X(hipMemPoolCreate, 0, Result, (PoolHandle*, const PoolProperties*))                               \
+  X(hipMemPoolDestroy, 0, Result, (PoolHandle))                                                      \
+  X(hipMemPoolSetAttribute, 0, Result, (PoolHandle, int, void*))                                     \
   X(hipMemPoolTrimTo, 0, Result, (PoolHandle, std::size_t))                                          \
   X(hipStreamCreateWithFlags, 1, Result, (StreamHandle*, unsigned))                                  \
   X(hipStreamDestroy, 1, Result, (StreamHandle))                                                     \
@@ -53,6 +55,8 @@
   X(hipEventSynchronize, 1, Result, (EventPointer))                                                  \
   X(hipEventElapsedTime, 1, Result, (float*, EventPointer, EventPointer))                            \
   X(hipMemcpyAsync, 1, Result, (void*, const void*, std::size_t, int, StreamHandle))                 \
+  X(hipMemcpyPeerAsync, 1, Result, (void*, int, const void*, int, std::size_t, StreamHandle))        \
+  X(hipPointerGetAttribute, 0, Result, (void*, int, void*))                                          \
   X(hipMemcpy2DAsync, 1, Result,                                                                     \
     (void*, std::size_t, const void*, std::size_t, std::size_t, std::size_t, int, StreamHandle))     \
   X(hipMemsetD8Async, 1, Result, (void*, unsigned char, std::size_t, StreamHandle))                  \
@@ -80,6 +84,7 @@ using cuda::ExternalDescription;
 using cuda::ExternalHandle;
 using cuda::HostCallback;
 using cuda::PoolHandle;
+using cuda::PoolProperties;
 using cuda::Result;
 using cuda::StreamHandle;
 

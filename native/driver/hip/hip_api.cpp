@@ -109,8 +109,9 @@ Status HipApi::stream_device(std::int32_t guess, gpu::NativeStream stream, std::
   return on_device(guess, "hipStreamGetDevice", [&] { return f_.hipStreamGetDevice(stream, device); });
 }
 
-Status HipApi::event_create(std::int32_t device, gpu::NativeEvent* event) {
-  return on_device(device, "hipEventCreateWithFlags", [&] { return f_.hipEventCreateWithFlags(event, 0); });
+Status HipApi::event_create(std::int32_t device, bool timed, gpu::NativeEvent* event) {
+  return on_device(device, "hipEventCreateWithFlags",
+                   [&] { return f_.hipEventCreateWithFlags(event, timed ? 0 : cuda::kEventDisableTiming); });
 }
 
 Status HipApi::event_destroy(gpu::EventRef event) {
@@ -149,6 +150,48 @@ Status HipApi::stream_wait_event(gpu::StreamRef stream, gpu::EventRef event) {
 }
 
 // --- Work --------------------------------------------------------------------------------------------------------
+
+Status HipApi::place_of(std::uint64_t address, std::int32_t* device) {
+  *device = kHostPlace;
+  if (f_.hipPointerGetAttribute == nullptr) return {};
+  return on_device(0, "hipPointerGetAttribute", [&] {
+    int memory_type = 0;
+    // What the runtime does not know is pageable memory.
+    if (f_.hipPointerGetAttribute(&memory_type, cuda::kPointerMemoryType, pointer(address)) != cuda::kSuccess)
+      return Result{cuda::kSuccess};
+    if (memory_type != device_memory_type()) return Result{cuda::kSuccess};
+    return f_.hipPointerGetAttribute(device, cuda::kPointerDeviceOrdinal, pointer(address));
+  });
+}
+
+// The numbers of hipMemoryType became CUDA's with release 6.
+int HipApi::device_memory_type() const noexcept {
+  constexpr int kFirstWithCudaNumbers = 60000000;
+  return f_.driver_version >= kFirstWithCudaNumbers ? cuda::kMemoryDevice : 1;
+}
+
+Status HipApi::copy_line_between(const Pitched& to, const Pitched& from, std::uint64_t nbytes,
+                                 gpu::StreamRef stream) {
+  return on_device(stream.device, "hipMemcpyPeerAsync", [&] {
+    return f_.hipMemcpyPeerAsync(pointer(to.address), to.device, pointer(from.address), from.device, nbytes,
+                                 stream.handle);
+  });
+}
+
+// Row by row: the call for boxes between two devices is younger than the releases that are served.
+Status HipApi::copy_box_between(const Pitched& to, const Pitched& from, const CopyShape& shape,
+                                gpu::StreamRef stream) {
+  for (std::uint64_t plane = 0; plane < shape.depth; ++plane) {
+    for (std::uint64_t row = 0; row < shape.height; ++row) {
+      Pitched left = to;
+      Pitched right = from;
+      left.address += plane * to.plane_pitch + row * to.row_pitch;
+      right.address += plane * from.plane_pitch + row * from.row_pitch;
+      TM_TRY(copy_line_between(left, right, shape.width, stream));
+    }
+  }
+  return {};
+}
 
 Status HipApi::copy_line(std::uint64_t to, std::uint64_t from, std::uint64_t nbytes, gpu::StreamRef stream) {
   return on_device(stream.device, "hipMemcpyAsync",
@@ -193,6 +236,17 @@ Status HipApi::fill(const gpu::FillRows& rows, gpu::StreamRef stream) {
           return f_.hipMemsetD32Async(to, static_cast<int>(rows.value), rows.count, stream.handle);
         }));
     }
+  }
+  return {};
+}
+
+// The first element is set by halves, and what there is is copied behind itself until it is all there.
+Status HipApi::fill_wide(std::uint64_t address, std::uint64_t value, std::uint64_t count, gpu::StreamRef stream) {
+  TM_TRY(fill({address, 4, static_cast<std::uint32_t>(value), 4, 1, 1}, stream));
+  TM_TRY(fill({address + 4, 4, static_cast<std::uint32_t>(value >> 32), 4, 1, 1}, stream));
+  for (std::uint64_t done = 1; done < count; done *= 2) {
+    const std::uint64_t more = std::min(done, count - done);
+    TM_TRY(copy_line(address + done * 8, address, more * 8, stream));
   }
   return {};
 }

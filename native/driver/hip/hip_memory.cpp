@@ -7,6 +7,7 @@ namespace {
 
 constexpr unsigned kHostPortable = 1;
 constexpr unsigned kAttachGlobal = 1;
+constexpr int kAttributeMemoryPools = 88;
 
 AllocationProperties properties_of(std::int32_t device, bool exportable) {
   AllocationProperties properties;
@@ -53,24 +54,40 @@ Status HipApi::unpin(std::int32_t device, std::uint64_t address) {
 
 // --- Stream-ordered and managed memory ---------------------------------------------------------------------------
 
-Status HipApi::default_pool(std::int32_t device, PoolHandle* pool) {
-  std::atomic<PoolHandle>& kept = pools_[static_cast<std::size_t>(device)];
-  *pool = kept.load(std::memory_order_relaxed);
-  if (*pool != nullptr) return {};
-  if (f_.hipDeviceGetDefaultMemPool == nullptr) return missing("hipDeviceGetDefaultMemPool");
-  TM_TRY(answer(f_.hipDeviceGetDefaultMemPool(pool, device), "hipDeviceGetDefaultMemPool"));
-  kept.store(*pool, std::memory_order_relaxed);
-  return {};
+// A pool of our own: what others ask of the device's default pool, and set there, is theirs.
+Status HipApi::pool_create(std::int32_t device, gpu::NativePool* pool) {
+  int pools = 0;
+  if (f_.hipMemPoolCreate == nullptr) return missing("hipMemPoolCreate");
+  if (f_.hipDeviceGetAttribute(&pools, kAttributeMemoryPools, device) != cuda::kSuccess || pools == 0)
+    return Status::fail(Code::not_supported, "stream-ordered memory: the device has no pools");
+  PoolProperties properties;
+  properties.type = cuda::kAllocationPinned;
+  properties.location = {cuda::kLocationDevice, device};
+  return on_device(device, "hipMemPoolCreate", [&] { return f_.hipMemPoolCreate(pool, &properties); });
 }
 
-Status HipApi::allocate_async(std::int32_t device, std::uint64_t nbytes, gpu::StreamRef stream,
+Status HipApi::pool_destroy(gpu::PoolRef pool) {
+  if (f_.hipMemPoolDestroy == nullptr) return missing("hipMemPoolDestroy");
+  return on_device(pool.device, "hipMemPoolDestroy", [&] { return f_.hipMemPoolDestroy(pool.handle); });
+}
+
+Status HipApi::pool_keep(gpu::PoolRef pool, std::uint64_t keep_bytes) {
+  if (f_.hipMemPoolSetAttribute == nullptr) return missing("hipMemPoolSetAttribute");
+  return on_device(pool.device, "hipMemPoolSetAttribute",
+                   [&] { return f_.hipMemPoolSetAttribute(pool.handle, cuda::kPoolReleaseThreshold, &keep_bytes); });
+}
+
+Status HipApi::pool_trim(gpu::PoolRef pool, std::uint64_t keep_bytes) {
+  if (f_.hipMemPoolTrimTo == nullptr) return missing("hipMemPoolTrimTo");
+  return on_device(pool.device, "hipMemPoolTrimTo", [&] { return f_.hipMemPoolTrimTo(pool.handle, keep_bytes); });
+}
+
+Status HipApi::allocate_async(gpu::PoolRef pool, std::uint64_t nbytes, gpu::StreamRef stream,
                               std::uint64_t* address) {
-  PoolHandle pool = nullptr;
   void* memory = nullptr;
   if (f_.hipMallocFromPoolAsync == nullptr) return missing("hipMallocFromPoolAsync");
-  TM_TRY(default_pool(device, &pool));
   TM_TRY(on_device(stream.device, "hipMallocFromPoolAsync",
-                   [&] { return f_.hipMallocFromPoolAsync(&memory, nbytes, pool, stream.handle); }));
+                   [&] { return f_.hipMallocFromPoolAsync(&memory, nbytes, pool.handle, stream.handle); }));
   *address = number(memory);
   return {};
 }
@@ -78,13 +95,6 @@ Status HipApi::allocate_async(std::int32_t device, std::uint64_t nbytes, gpu::St
 Status HipApi::deallocate_async(std::uint64_t address, gpu::StreamRef stream) {
   if (f_.hipFreeAsync == nullptr) return missing("hipFreeAsync");
   return on_device(stream.device, "hipFreeAsync", [&] { return f_.hipFreeAsync(pointer(address), stream.handle); });
-}
-
-Status HipApi::trim_async(std::int32_t device, std::uint64_t keep_bytes) {
-  PoolHandle pool = nullptr;
-  if (f_.hipMemPoolTrimTo == nullptr) return missing("hipMemPoolTrimTo");
-  TM_TRY(default_pool(device, &pool));
-  return answer(f_.hipMemPoolTrimTo(pool, keep_bytes), "hipMemPoolTrimTo");
 }
 
 Status HipApi::prefetch(std::uint64_t address, std::uint64_t nbytes, std::int32_t to_device, gpu::StreamRef stream) {

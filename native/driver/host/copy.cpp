@@ -24,7 +24,8 @@ Status check_shape(const CopyShape& shape) {
 // `*extent`: bytes from the first to the last one of the box, pitches included.
 Status check_place(const Pitched& place, const CopyShape& shape, std::uint64_t* extent) {
   if (place.address == 0) return Status::fail(Code::invalid_argument, "the address is null");
-  if (place.device != 0 && place.device != -1) return Status::fail(Code::invalid_argument, "no such host device");
+  if (place.device != 0 && place.device != kHostPlace && place.device != kUnknownPlace)
+    return Status::fail(Code::invalid_argument, "no such host device");
   std::uint64_t plane = shape.width;
   if (shape.height > 1) {
     if (place.row_pitch < shape.width) {

@@ -105,7 +105,7 @@ Status HostDriver::pin(std::uint64_t address, std::uint64_t nbytes) { return loc
 
 Status HostDriver::unpin(std::uint64_t address, std::uint64_t nbytes) { return locks_.unpin(address, nbytes); }
 
-Status HostDriver::allocate_async(std::int32_t device, std::uint64_t nbytes, StreamId stream, std::uint64_t* address) {
+Status HostDriver::allocate_async(std::int32_t device, AsyncPool, std::uint64_t nbytes, StreamId stream, std::uint64_t* address) {
   TM_TRY(check_device(device));
   TM_TRY(streams_.check(stream));
   return plain_.allocate(nbytes, {}, address);
@@ -118,7 +118,7 @@ Status HostDriver::deallocate_async(std::int32_t device, std::uint64_t address, 
 }
 
 // Stream-ordered memory comes from the heap and goes back to it at once: there is nothing kept here to give up.
-Status HostDriver::trim_async(std::int32_t device, std::uint64_t) { return check_device(device); }
+Status HostDriver::trim_async(std::int32_t device, AsyncPool, std::uint64_t) { return check_device(device); }
 
 Status HostDriver::prefetch(std::uint64_t address, std::uint64_t nbytes, std::int32_t device, StreamId stream) {
   TM_TRY(check_place(device));

@@ -125,6 +125,7 @@ cdef extern from "driver/driver.hpp" namespace "tensormem" nogil:
         Status device_count(int32_t* count)
         Status device_info(int32_t device, DeviceInfo* info)
         Status memory_info(int32_t device, MemoryInfo* info)
+        int32_t home()
         Status stream_create(int32_t device, StreamId* stream)
         Status stream_destroy(StreamId stream)
         Status stream_synchronize(StreamId stream)
@@ -135,6 +136,7 @@ cdef extern from "driver/driver.hpp" namespace "tensormem" nogil:
         Status stream_import(int32_t device, uint64_t native_handle, StreamId* stream)
         cbool stream_is_valid(StreamId stream)
         Status event_create(int32_t device, EventHandle* event)
+        Status event_create_timed(int32_t device, EventHandle* event)
         Status event_destroy(EventHandle event)
         Status event_record(EventHandle event, StreamId stream)
         Status event_query(EventHandle event, cbool* done)
@@ -250,8 +252,10 @@ cdef extern from "resource/plain_memory_resource.hpp" namespace "tensormem" nogi
 
 cdef extern from "resource/async_memory_resource.hpp" namespace "tensormem" nogil:
     cdef cppclass AsyncMemoryResource(Resource):
-        AsyncMemoryResource(Driver& driver, int32_t device)
+        @staticmethod
+        Status create(Driver& driver, int32_t device, uint64_t keep_bytes, shared_ptr[AsyncMemoryResource]* out)
         Status trim(uint64_t keep_bytes)
+        Status keep(uint64_t keep_bytes)
 
 
 cdef extern from "resource/callback_memory_resource.hpp" namespace "tensormem" nogil:

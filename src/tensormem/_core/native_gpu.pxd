@@ -29,6 +29,7 @@ cdef extern from "driver/gpu/open.hpp" namespace "tensormem" nogil:
     cdef cppclass GpuHeld:
         uint64_t streams
         uint64_t events
+        uint64_t pools
         uint64_t reservations
         uint64_t physicals
         uint64_t externals

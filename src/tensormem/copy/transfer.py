@@ -32,7 +32,7 @@ from tensormem._core import (
     written_until,
 )
 from tensormem.copy.routes import run
-from tensormem.copy.side_streams import streams_of
+from tensormem.copy.side_streams import come_after, streams_of
 from tensormem.drivers import resolve
 from tensormem.memories.mem import resource_of, vendor_of
 from tensormem.spaces import SpaceKind, main
@@ -131,12 +131,15 @@ def _transfer_on(work: Stream, to: Tensor, source: Tensor, report: TransferRepor
     inline = driver.name == "host" and work.is_default
     come_after_copies(source, work, inline)
     come_after_copies(to, work, inline)
+    far = [] if inline else _defaults_elsewhere(work, to, source)
+    for default in far:
+        come_after(work, default)
     to.storage.transfer = report
     uses = [(source.storage, "read"), (to.storage, "write")]
     for storage, access in uses:
         prepare_use(storage, work, access)
     start = time.perf_counter()
-    begun = None if inline else work.record()
+    begun = None if inline else work.record(timing=True)
     staging: list[Storage] = []
     try:
         late = run(to, source, work, report.route, staging)
@@ -150,8 +153,11 @@ def _transfer_on(work: Stream, to: Tensor, source: Tensor, report: TransferRepor
                 finish_uses(each, [*uses, *((storage, "write") for storage in staging)])
         raise
     finish_uses(work, [*uses, *((storage, "write") for storage in staging)])
-    end = work.record()
+    end = work.record(timing=True)
     report.runs_between(begun, end)
+    if not asked:
+        for default in far:
+            default.wait(end)
     mark_written(to.storage, end)
     if late and not asked:
         # Nobody asked for a stream: pageable memory is free to change when the call returns, as it always was.
@@ -162,6 +168,13 @@ def _transfer_on(work: Stream, to: Tensor, source: Tensor, report: TransferRepor
 def _is_told(tensor: Tensor) -> bool:
     """Whether its owner has to be told of the access, before and after."""
     return tensor.storage.bracketed and not tensor.storage.direct
+
+
+def _defaults_elsewhere(work: Stream, *tensors: Tensor) -> list[Stream]:
+    """The default streams of the other devices whose memory is copied: others may have queued work on them that we know
+    nothing of, and rely on their order as they would on one device."""
+    found = {tensor.storage.driver for tensor in tensors if not tensor.storage.host_accessible}
+    return [Stream.default(driver) for driver in found if driver not in (None, work.driver)]
 
 
 def _transfer_mapped(to: Tensor, source: Tensor, stream: StreamLike | None) -> TransferReport:

@@ -337,7 +337,7 @@ cdef _Operand _operand(Driver driver, object given):
 cdef Pitched _pitched(uint64_t address, object pitch, object plane, const CopyShape& box) except *:
     cdef Pitched place
     place.address = address
-    place.device = 0
+    place.device = -2  # the driver finds out whose memory it is
     place.row_pitch = size_of(pitch)
     place.plane_pitch = place.row_pitch * box.height if plane is None else size_of(plane)
     return place

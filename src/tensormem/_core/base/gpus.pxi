@@ -89,6 +89,7 @@ cdef class GpuPlatform:
         return {
             "streams": held.streams,
             "events": held.events,
+            "pools": held.pools,
             "reservations": held.reservations,
             "physicals": held.physicals,
             "externals": held.externals,

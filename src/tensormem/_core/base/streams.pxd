@@ -20,6 +20,7 @@ cdef class Stream:
 
 cdef class Event:
     cdef readonly Driver driver
+    cdef readonly bint timing
     cdef EventHandle _handle
     cdef Construction _construction
     cdef object __weakref__

@@ -184,11 +184,11 @@ cdef class Stream:
         """`await stream` waits like `synchronize`, in a thread, while other tasks go on; gives the stream."""
         return await_in_thread(self.done, self.synchronize, self)
 
-    def record(self, Event event=None):
-        """Mark this point of the stream; gives the event."""
+    def record(self, Event event=None, *, bint timing=False):
+        """Mark this point of the stream; gives the event, a new one unless told, with the time if `timing`."""
         cdef NativeDriver* native = self._native()
         if event is None:
-            event = Event(self.driver, self.device)
+            event = Event(self.driver, self.device, timing=timing)
         check(native.event_record(_handle(event), self._id))
         return event
 
@@ -279,6 +279,9 @@ cdef class Stream:
 cdef class Event:
     """A point in a stream.
 
+    With `timing`, it keeps the time at which its stream passes it, for `seconds_since`; drivers ask a price for that with
+    every recording.
+
     >>> from tensormem.streams import Event, Stream
     >>> from tensormem.drivers import host
     >>> with Stream(host()) as stream:
@@ -288,11 +291,16 @@ cdef class Event:
     True
     """
 
-    def __init__(self, driver, device=None):
+    def __init__(self, driver, device=None, *, bint timing=False):
         begin_construction(self._construction, self)
         cdef Driver chosen = driver_of(driver)
-        check(chosen.native.event_create(chosen._device(device), &self._handle))
+        cdef int32_t where = chosen._device(device)
+        if timing:
+            check(chosen.native.event_create_timed(where, &self._handle))
+        else:
+            check(chosen.native.event_create(where, &self._handle))
         self.driver = chosen
+        self.timing = timing
 
     def __dealloc__(self):
         if self._handle != NULL:
@@ -327,8 +335,10 @@ cdef class Event:
         return await_in_thread(self.done, self.synchronize, self)
 
     def seconds_since(self, Event start not None):
-        """Seconds between two recorded and passed points."""
+        """Seconds between two recorded and passed points, of events made with `timing`."""
         cdef double seconds = 0
+        if not (self.timing and start.timing):
+            raise errors.InvalidArgument("an event keeps the time only if it was made with timing=True")
         check(self.driver.native.event_elapsed(_handle(start), _handle(self), &seconds))
         return seconds
 
@@ -430,7 +440,7 @@ cdef StreamNumber stream_id_slow(object stream, NativeDriver* driver) except? 0x
     version, handle = _offered(offer)
     if version != 0:
         raise errors.StreamMisuse(0, what=f"__cuda_stream__ version {version} is not known; 0 is")
-    check(driver.stream_import(0, address_of(handle), &number))
+    check(driver.stream_import(driver.home(), address_of(handle), &number))
     return number
 
 

@@ -3,7 +3,8 @@ import os
 
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, uint64_t
-from libcpp.memory cimport make_shared, static_pointer_cast
+from libcpp.memory cimport make_shared, shared_ptr, static_pointer_cast
+from libcpp.utility cimport move
 
 from tensormem._core.construction cimport begin_construction
 from tensormem._core.base cimport Driver, address_of, alignment_of, borrow_stream, find_driver, size_of
@@ -24,6 +25,9 @@ from tensormem._core.native cimport (
 
 from tensormem import errors
 from tensormem._core import base
+
+
+cdef uint64_t _KEEP_ALL = 0xFFFFFFFFFFFFFFFF
 
 
 cdef ResourcePtr _plain(Driver driver, int32_t device, const AllocationOptions& options):
@@ -138,27 +142,48 @@ cdef class GpuAsyncMemoryResource(DeviceMemoryResource):
     """The memory of a GPU, handed out and taken back in the order of a stream by its driver's own pool.
 
     A block exists from its stream's present end on; other streams reach it through `prepare_block_use`, which waits.
+    The pool is this resource's own. It keeps up to `release_threshold` bytes of free memory for the next blocks: all of
+    it unless told, since taking memory from the device again is dear; `trim()` gives it back.
 
     >>> import tensormem as tm
     >>> from tensormem.testing import simulated_gpu
     >>> with simulated_gpu(memory="64MiB"):
-    ...     mr = tm.mr.GpuAsyncMemoryResource("cuda:0")
+    ...     mr = tm.mr.GpuAsyncMemoryResource("cuda:0", release_threshold="32MiB")
     ...     with tm.Stream(mr.driver) as stream:
     ...         mr.deallocate(mr.allocate("1MiB", stream), stream)
+    ...     mr.release_threshold
+    33554432
     """
 
-    def __init__(self, device=0):
+    cdef object _release_threshold
+
+    def __init__(self, device=0, *, release_threshold=None):
         begin_construction(self._construction, self)
         cdef Driver driver = find_driver(device, ("gpu",), "the memory of a GPU is made", True)
-        self.adopt(
-            static_pointer_cast[Resource, AsyncMemoryResource](
-                make_shared[AsyncMemoryResource](driver.native[0], driver.device)),
-            driver,
-            None,
-        )
+        cdef shared_ptr[AsyncMemoryResource] made
+        cdef uint64_t keep = _KEEP_ALL if release_threshold is None else size_of(release_threshold)
+        cdef Status status
+        with nogil:
+            status = AsyncMemoryResource.create(driver.native[0], driver.device, keep, &made)
+        check(move(status))
+        self._release_threshold = None if release_threshold is None else keep
+        self.adopt(static_pointer_cast[Resource, AsyncMemoryResource](made), driver, None)
+
+    @property
+    def release_threshold(self):
+        """How many bytes of free memory the pool keeps; None: all. Memory above it goes back when a stream, an event or
+        the device is waited for."""
+        return self._release_threshold
+
+    @release_threshold.setter
+    def release_threshold(self, nbytes):
+        cdef uint64_t keep = _KEEP_ALL if nbytes is None else size_of(nbytes)
+        self._check_open()
+        check((<AsyncMemoryResource*>self.native).keep(keep))
+        self._release_threshold = None if nbytes is None else keep
 
     def trim(self, keep_bytes=0):
-        """Give what the driver's pool has cached back to the device, down to `keep_bytes`."""
+        """Give the pool's free memory back to the device, down to `keep_bytes`."""
         self._check_open()
         check((<AsyncMemoryResource*>self.native).trim(size_of(keep_bytes)))
 
