@@ -15,6 +15,11 @@ Status Driver::async_pool_destroy(AsyncPool) { return {}; }
 
 Status Driver::async_pool_keep(AsyncPool, std::uint64_t) { return {}; }
 
+Status Driver::stream_is_capturing(StreamId, bool* capturing) {
+  *capturing = false;
+  return {};
+}
+
 Status Driver::event_create_timed(std::int32_t device, EventHandle* event) { return event_create(device, event); }
 
 Status Driver::external_import(std::int32_t, std::int32_t, std::uint64_t, std::uint64_t*) {

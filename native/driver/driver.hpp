@@ -84,6 +84,9 @@ class Driver {
   // destroyed.
   virtual Status stream_export(StreamId stream, std::uint64_t* native_handle) = 0;
   virtual Status stream_import(std::int32_t device, std::uint64_t native_handle, StreamId* stream) = 0;
+  // Whether the stream is being captured into a graph: what is queued on it then does not run, and asking how far it
+  // is would end the capture.
+  virtual Status stream_is_capturing(StreamId stream, bool* capturing);
   // Cheap enough for every allocation; false for foreign and pre-fork streams, and for destroyed ones as soon as their
   // work is done.
   virtual bool stream_is_valid(StreamId stream) const noexcept = 0;

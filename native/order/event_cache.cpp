@@ -21,8 +21,17 @@ EventCache::~EventCache() {
   }
 }
 
+Status check_not_capturing(Driver& driver, StreamId stream) {
+  bool capturing = false;
+  TM_TRY(driver.stream_is_capturing(stream, &capturing));
+  if (!capturing) return {};
+  return Status::fail(Code::stream_misuse,
+                      "the stream is being captured into a graph: free and tell of uses before or after it", stream);
+}
+
 Status EventCache::record(StreamId stream, EventRef* out) {
   CachedEvent* event = nullptr;
+  TM_TRY(check_not_capturing(driver_, stream));
   TM_TRY(take(&event));
   EventRef reference(event);
   TM_TRY(driver_.event_record(event->handle, stream));

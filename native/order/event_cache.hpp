@@ -44,6 +44,10 @@ class EventRef {
   CachedEvent* event_ = nullptr;
 };
 
+// Refuses a stream that is being captured into a graph: an event there marks a place in the graph, and asking whether
+// it has passed would end the capture.
+Status check_not_capturing(Driver& driver, StreamId stream);
+
 class EventCache {
  public:
   EventCache(Driver& driver, std::int32_t device) : driver_(driver), device_(device) {}

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/blocking.hpp"
+#include "order/event_cache.hpp"
 
 namespace tensormem {
 
@@ -27,6 +28,7 @@ StreamHolds& stream_holds() {
 Status StreamHolds::hold(Driver& driver, std::int32_t device, StreamId stream, const StreamHolder& holder) {
   if (stream != kDefaultStream && !driver.stream_is_valid(stream))
     return Status::fail(Code::stream_misuse, "the stream was destroyed, or belongs to another process", stream);
+  TM_TRY(check_not_capturing(driver, stream));
   EventHandle event = nullptr;
   // Without the lock, since a full queue may make this wait. Two threads may then be listed in the other order than the
   // stream's, and the earlier event is seen a little late.

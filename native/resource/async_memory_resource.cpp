@@ -36,8 +36,8 @@ AsyncMemoryResource::~AsyncMemoryResource() {
     delete uses_of(entry);
   });
   table_.clear();
-  // Memory that is still on its way back keeps the driver's pool until it is there.
-  (void)driver().async_pool_destroy(pool_).ok();
+  // Memory that is still on its way back keeps the driver's pool until it is there. A refusal is tried once more.
+  if (!driver().async_pool_destroy(pool_).ok()) (void)driver().async_pool_destroy(pool_).ok();
 }
 
 Status AsyncMemoryResource::do_allocate(const AllocRequest& request, Block* block) {

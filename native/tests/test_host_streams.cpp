@@ -308,7 +308,8 @@ void use_two_streams() {
     const bool copied = driver.copy(destination, source, CopyShape{64}, first).ok();
     TM_CHECK(driver.stream_synchronize(first).ok() && to[0] == (copied ? 1 : 0));
     std::uint64_t block = 0;
-    if (driver.allocate_async(0, kNoPool, 4096, first, &block).ok() && !driver.deallocate_async(0, block, 4096, first).ok()) {
+    if (driver.allocate_async(0, kNoPool, 4096, first, &block).ok() &&
+        !driver.deallocate_async(0, block, 4096, first).ok()) {
       TM_CHECK(driver.deallocate_async(0, block, 4096, kDefaultStream).ok());
     }
   }

@@ -85,7 +85,7 @@ Status VirtualMemoryManager::alloc_physical(std::uint64_t size, std::int32_t dev
   TM_TRY(check_size(size, granularity_.minimum));
   PhysicalHandle handle = kNoPhysical;
   TM_TRY(driver_.physical_create(device, size, options, &handle));
-  return adopt(handle, physical);
+  return adopt(handle, 0, physical);
 }
 
 Status VirtualMemoryManager::import_physical(std::int32_t fd, std::int32_t device, std::uint64_t expected_size,
@@ -94,7 +94,7 @@ Status VirtualMemoryManager::import_physical(std::int32_t fd, std::int32_t devic
   PhysicalHandle handle = kNoPhysical;
   TM_TRY(driver_.physical_import(device, fd, &handle));
   PhysicalPtr imported;
-  TM_TRY(adopt(handle, &imported));
+  TM_TRY(adopt(handle, expected_size, &imported));
   if (expected_size != 0 && imported->size() != expected_size) {
     return Status::fail(Code::invalid_argument, "the imported memory has another size than was said");
   }
@@ -102,10 +102,17 @@ Status VirtualMemoryManager::import_physical(std::int32_t fd, std::int32_t devic
   return {};
 }
 
-Status VirtualMemoryManager::adopt(PhysicalHandle handle, PhysicalPtr* physical) noexcept {
+// A descriptor of a GPU's memory does not tell how much it is: then what was said counts, and the driver that maps it
+// knows better.
+Status VirtualMemoryManager::adopt(PhysicalHandle handle, std::uint64_t said_size, PhysicalPtr* physical) noexcept {
   PhysicalInfo info;
   PhysicalPtr made;
   Status status = driver_.physical_info(handle, &info);
+  if (status.ok() && info.size == 0) info.size = said_size;
+  if (status.ok() && info.size == 0)
+    status = Status::fail(Code::invalid_size, "the descriptor does not tell the size of its memory: say it", 0);
+  if (status.ok() && !is_aligned(info.size, granularity_.minimum))
+    status = Status::fail(Code::invalid_size, "the size is not a multiple of the granularity", info.size);
   try {
     if (status.ok()) made = std::make_shared<PhysicalAllocation>(driver_, handle, info, counters_);
     if (status.ok()) status = remember(physicals_, made);

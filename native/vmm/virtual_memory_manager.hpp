@@ -44,7 +44,7 @@ class VirtualMemoryManager {
  private:
   VirtualMemoryManager(Driver& driver, std::int32_t device, const Granularity& granularity);
   Status check_open() const noexcept;
-  Status adopt(PhysicalHandle handle, PhysicalPtr* physical) noexcept;
+  Status adopt(PhysicalHandle handle, std::uint64_t said_size, PhysicalPtr* physical) noexcept;
   template <typename T>
   Status remember(WeakList<T>& list, const std::shared_ptr<T>& made);
 

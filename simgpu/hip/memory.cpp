@@ -262,7 +262,7 @@ int hipPointerGetAttribute(void* data, int attribute, void* address) {
                  const Range* const range = machine.memory.find(number(address));
                  if (data == nullptr || range == nullptr) return kInvalidValue;
                  const bool managed = range->kind == Kind::managed;
-                 const bool far = !managed && range->device != nullptr && range->kind != Kind::host;
+                 const bool far = !managed && !range->is_host();
                  int answer = 0;
                  if (attribute == tensormem::cuda::kPointerMemoryType) {
                    answer = managed ? 3 : far ? tensormem::cuda::kMemoryDevice : tensormem::cuda::kMemoryHost;

@@ -24,7 +24,8 @@ class ToyDriver final : public Driver {
   }
   Status pin(std::uint64_t address, std::uint64_t nbytes) override { return host_.pin(address, nbytes); }
   Status unpin(std::uint64_t address, std::uint64_t nbytes) override { return host_.unpin(address, nbytes); }
-  Status allocate_async(std::int32_t device, AsyncPool pool, std::uint64_t nbytes, StreamId stream, std::uint64_t* address) override {
+  Status allocate_async(std::int32_t device, AsyncPool pool, std::uint64_t nbytes, StreamId stream,
+                        std::uint64_t* address) override {
     return host_.allocate_async(device, pool, nbytes, stream, address);
   }
   Status deallocate_async(std::int32_t device, std::uint64_t address, std::uint64_t nbytes, StreamId stream) override {

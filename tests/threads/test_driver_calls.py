@@ -121,7 +121,13 @@ def tour(gpu: SimulatedGpu) -> None:
         use_copies_and_fills(driver, other)
         use_virtual_memory(driver)
         use_external_memory(driver)
-        platform.close()
+        gone = Foreign(theirs)
+        resource = mr.GpuAsyncMemoryResource(driver)
+        resource.deallocate(resource.allocate(64, gone), gone)
+    with pytest.raises(errors.StreamMisuse):
+        resource.allocate(64, gone)  # which the driver finds out, and waits for the device
+    del resource
+    platform.close()
 
 
 @contextmanager

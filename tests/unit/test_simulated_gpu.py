@@ -78,7 +78,7 @@ def test_functions_that_a_runtime_lacks_are_not_found() -> None:
     with simulated_gpu(memory="64MiB", vendor="rocm", without=["hipMemCreate", "hipMallocFromPoolAsync"]) as gpu:
         with pytest.raises(errors.NotSupported, match="hipMemCreate"):
             gpu.drivers[0].physical_create("2MiB")
-        with pytest.raises(errors.NotSupported, match="hipMallocFromPoolAsync"):
+        with pytest.raises(errors.NotSupported, match="no pools"):
             mr.GpuAsyncMemoryResource("rocm:0").allocate(64)
         mr.GpuMemoryResource("rocm:0").allocate(64)
 

@@ -29,7 +29,9 @@ class AbstractDriver final : public Driver {
   }
   Status pin(std::uint64_t, std::uint64_t) override { return no_bytes(); }
   Status unpin(std::uint64_t, std::uint64_t) override { return no_bytes(); }
-  Status allocate_async(std::int32_t, AsyncPool, std::uint64_t, StreamId, std::uint64_t*) override { return no_bytes(); }
+  Status allocate_async(std::int32_t, AsyncPool, std::uint64_t, StreamId, std::uint64_t*) override {
+    return no_bytes();
+  }
   Status deallocate_async(std::int32_t, std::uint64_t, std::uint64_t, StreamId) override { return no_bytes(); }
   Status trim_async(std::int32_t, AsyncPool, std::uint64_t) override { return no_bytes(); }
   Status prefetch(std::uint64_t, std::uint64_t, std::int32_t, StreamId) override { return no_bytes(); }

@@ -36,6 +36,7 @@ enum : Result {
 
 inline constexpr std::uint32_t kStreamNonBlocking = 1;
 inline constexpr std::uint32_t kEventDisableTiming = 2;
+inline constexpr int kCaptureRelaxed = 2;
 inline constexpr std::uint32_t kHostPortable = 1;
 inline constexpr std::uint32_t kAttachGlobal = 1;
 

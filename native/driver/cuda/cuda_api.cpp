@@ -114,17 +114,44 @@ Status CudaApi::stream_destroy(gpu::StreamRef stream) {
 }
 
 Status CudaApi::stream_synchronize(gpu::StreamRef stream) {
-  return in_context(stream.device, "cuStreamSynchronize", [&] { return f_.cuStreamSynchronize(stream.handle); });
+  return beside_captures(stream.device, "cuStreamSynchronize", [&] { return f_.cuStreamSynchronize(stream.handle); });
 }
 
 Status CudaApi::stream_query(gpu::StreamRef stream, bool* done) {
   Result result = kSuccess;
-  TM_TRY(in_context(stream.device, "cuStreamQuery", [&] {
+  TM_TRY(beside_captures(stream.device, "cuStreamQuery", [&] {
     result = f_.cuStreamQuery(stream.handle);
     return result == kNotReady ? Result{kSuccess} : result;
   }));
   *done = result == kSuccess;
   return {};
+}
+
+Status CudaApi::stream_is_capturing(gpu::StreamRef stream, bool* capturing) {
+  int state = 0;
+  *capturing = false;
+  if (f_.cuStreamIsCapturing == nullptr) return {};
+  // Only an answer about captures is one; what else is wrong is told by the call that follows.
+  constexpr Result kFirst = 900;
+  constexpr Result kLast = 908;
+  Status asked =
+      in_context(stream.device, "cuStreamIsCapturing", [&] { return f_.cuStreamIsCapturing(stream.handle, &state); });
+  if (!asked.ok()) {
+    const Result code = asked.failure().driver_code;
+    return code >= kFirst && code <= kLast ? std::move(asked) : Status();
+  }
+  *capturing = state != 0;
+  return {};
+}
+
+Status CudaApi::stream_serial(gpu::StreamRef stream, std::uint64_t* serial) {
+  *serial = 0;
+  if (f_.cuStreamGetId == nullptr) return {};
+  return in_context(stream.device, "cuStreamGetId", [&] { return f_.cuStreamGetId(stream.handle, serial); });
+}
+
+Status CudaApi::device_synchronize(std::int32_t device) {
+  return in_context(device, "cuCtxSynchronize", [&] { return f_.cuCtxSynchronize(); });
 }
 
 Status CudaApi::stream_device(std::int32_t guess, gpu::NativeStream stream, std::int32_t* device) {
@@ -140,8 +167,7 @@ Status CudaApi::stream_device(std::int32_t guess, gpu::NativeStream stream, std:
 }
 
 Status CudaApi::event_create(std::int32_t device, bool timed, gpu::NativeEvent* event) {
-  return in_context(device, "cuEventCreate",
-                    [&] { return f_.cuEventCreate(event, timed ? 0 : kEventDisableTiming); });
+  return in_context(device, "cuEventCreate", [&] { return f_.cuEventCreate(event, timed ? 0 : kEventDisableTiming); });
 }
 
 Status CudaApi::event_destroy(gpu::EventRef event) {
@@ -154,7 +180,7 @@ Status CudaApi::event_record(gpu::EventRef event, gpu::StreamRef stream) {
 
 Status CudaApi::event_query(gpu::EventRef event, bool* done) {
   Result result = kSuccess;
-  TM_TRY(in_context(event.device, "cuEventQuery", [&] {
+  TM_TRY(beside_captures(event.device, "cuEventQuery", [&] {
     result = f_.cuEventQuery(event.handle);
     return result == kNotReady ? Result{kSuccess} : result;
   }));
@@ -163,7 +189,7 @@ Status CudaApi::event_query(gpu::EventRef event, bool* done) {
 }
 
 Status CudaApi::event_synchronize(gpu::EventRef event) {
-  return in_context(event.device, "cuEventSynchronize", [&] { return f_.cuEventSynchronize(event.handle); });
+  return beside_captures(event.device, "cuEventSynchronize", [&] { return f_.cuEventSynchronize(event.handle); });
 }
 
 Status CudaApi::event_elapsed(gpu::EventRef start, gpu::EventRef end, double* seconds) {
@@ -193,8 +219,7 @@ Status CudaApi::place_of(std::uint64_t address, std::int32_t* device) {
   return {};
 }
 
-Status CudaApi::copy_line_between(const Pitched& to, const Pitched& from, std::uint64_t nbytes,
-                                  gpu::StreamRef stream) {
+Status CudaApi::copy_line_between(const Pitched& to, const Pitched& from, std::uint64_t nbytes, gpu::StreamRef stream) {
   ContextHandle to_context = nullptr;
   ContextHandle from_context = nullptr;
   TM_TRY(context_of(to.device, &to_context));
@@ -219,8 +244,7 @@ Status CudaApi::copy_box_between(const Pitched& to, const Pitched& from, const C
   box.width_bytes = shape.width;
   box.height = shape.height;
   box.depth = shape.depth;
-  return in_context(stream.device, "cuMemcpy3DPeerAsync",
-                    [&] { return f_.cuMemcpy3DPeerAsync(&box, stream.handle); });
+  return in_context(stream.device, "cuMemcpy3DPeerAsync", [&] { return f_.cuMemcpy3DPeerAsync(&box, stream.handle); });
 }
 
 Status CudaApi::copy_line(std::uint64_t to, std::uint64_t from, std::uint64_t nbytes, gpu::StreamRef stream) {

@@ -21,41 +21,38 @@ AllocationProperties properties_of(std::int32_t device, bool exportable) {
 
 Status CudaApi::allocate(std::int32_t device, MemoryKind kind, std::uint64_t nbytes, std::uint64_t* address) {
   if (kind == MemoryKind::device)
-    return in_context(device, "cuMemAlloc", [&] { return f_.cuMemAlloc(address, nbytes); });
+    return beside_captures(device, "cuMemAlloc", [&] { return f_.cuMemAlloc(address, nbytes); });
   if (kind == MemoryKind::managed) {
     if (f_.cuMemAllocManaged == nullptr) return missing("cuMemAllocManaged");
-    return in_context(device, "cuMemAllocManaged",
-                      [&] { return f_.cuMemAllocManaged(address, nbytes, kAttachGlobal); });
+    return beside_captures(device, "cuMemAllocManaged",
+                           [&] { return f_.cuMemAllocManaged(address, nbytes, kAttachGlobal); });
   }
   void* memory = nullptr;
-  TM_TRY(in_context(device, "cuMemHostAlloc", [&] { return f_.cuMemHostAlloc(&memory, nbytes, kHostPortable); }));
+  TM_TRY(beside_captures(device, "cuMemHostAlloc", [&] { return f_.cuMemHostAlloc(&memory, nbytes, kHostPortable); }));
   *address = reinterpret_cast<std::uint64_t>(memory);
   return {};
 }
 
 Status CudaApi::deallocate(std::int32_t device, MemoryKind kind, std::uint64_t address) {
   if (kind == MemoryKind::pinned)
-    return in_context(device, "cuMemFreeHost", [&] { return f_.cuMemFreeHost(pointer(address)); });
-  return in_context(device, "cuMemFree", [&] { return f_.cuMemFree(address); });
+    return beside_captures(device, "cuMemFreeHost", [&] { return f_.cuMemFreeHost(pointer(address)); });
+  return beside_captures(device, "cuMemFree", [&] { return f_.cuMemFree(address); });
 }
 
 Status CudaApi::pin(std::int32_t device, std::uint64_t address, std::uint64_t nbytes) {
-  return in_context(device, "cuMemHostRegister",
-                    [&] { return f_.cuMemHostRegister(pointer(address), nbytes, kHostPortable); });
+  return beside_captures(device, "cuMemHostRegister",
+                         [&] { return f_.cuMemHostRegister(pointer(address), nbytes, kHostPortable); });
 }
 
 Status CudaApi::unpin(std::int32_t device, std::uint64_t address) {
-  return in_context(device, "cuMemHostUnregister", [&] { return f_.cuMemHostUnregister(pointer(address)); });
+  return beside_captures(device, "cuMemHostUnregister", [&] { return f_.cuMemHostUnregister(pointer(address)); });
 }
 
 // --- Stream-ordered and managed memory ---------------------------------------------------------------------------
 
 // A pool of our own: what others ask of the device's default pool, and set there, is theirs.
 Status CudaApi::pool_create(std::int32_t device, gpu::NativePool* pool) {
-  int pools = 0;
   if (f_.cuMemPoolCreate == nullptr) return missing("cuMemPoolCreate");
-  if (f_.cuDeviceGetAttribute(&pools, kAttributeMemoryPools, device) != kSuccess || pools == 0)
-    return Status::fail(Code::not_supported, "stream-ordered memory: the device has no pools");
   PoolProperties properties;
   properties.type = kAllocationPinned;
   properties.location = {kLocationDevice, device};
@@ -78,8 +75,7 @@ Status CudaApi::pool_trim(gpu::PoolRef pool, std::uint64_t keep_bytes) {
   return in_context(pool.device, "cuMemPoolTrimTo", [&] { return f_.cuMemPoolTrimTo(pool.handle, keep_bytes); });
 }
 
-Status CudaApi::allocate_async(gpu::PoolRef pool, std::uint64_t nbytes, gpu::StreamRef stream,
-                               std::uint64_t* address) {
+Status CudaApi::allocate_async(gpu::PoolRef pool, std::uint64_t nbytes, gpu::StreamRef stream, std::uint64_t* address) {
   if (f_.cuMemAllocFromPoolAsync == nullptr) return missing("cuMemAllocFromPoolAsync");
   return on_stream(stream, "cuMemAllocFromPoolAsync",
                    [&] { return f_.cuMemAllocFromPoolAsync(address, nbytes, pool.handle, stream.handle); });
@@ -135,7 +131,7 @@ Status CudaApi::external_map(const gpu::ExternalRef& external, std::uint64_t nby
 }
 
 Status CudaApi::external_unmap(const gpu::ExternalRef& external) {
-  return in_context(external.device, "cuMemFree", [&] { return f_.cuMemFree(external.address); });
+  return beside_captures(external.device, "cuMemFree", [&] { return f_.cuMemFree(external.address); });
 }
 
 Status CudaApi::external_destroy(const gpu::ExternalRef& external) {

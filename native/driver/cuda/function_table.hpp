@@ -50,6 +50,10 @@
   X(cuStreamSynchronize, 2000, 1, (StreamHandle))                                                                      \
   X(cuStreamQuery, 2000, 1, (StreamHandle))                                                                            \
   X(cuStreamGetCtx, 9020, 1, (StreamHandle, ContextHandle*))                                                           \
+  X(cuStreamIsCapturing, 10000, 0, (StreamHandle, int*))                                                               \
+  X(cuThreadExchangeStreamCaptureMode, 10010, 0, (int*))                                                               \
+  X(cuStreamGetId, 12000, 0, (StreamHandle, std::uint64_t*))                                                           \
+  X(cuCtxSynchronize, 2000, 1, ())                                                                                     \
   X(cuStreamWaitEvent, 3020, 1, (StreamHandle, EventPointer, unsigned))                                                \
   X(cuLaunchHostFunc, 10000, 1, (StreamHandle, HostCallback, void*))                                                   \
   X(cuEventCreate, 2000, 1, (EventPointer*, unsigned))                                                                 \

@@ -30,6 +30,20 @@ Status CudaApi::in_context(std::int32_t device, const char* function, Call call)
   return answer(result, function);
 }
 
+template <typename Call>
+Status CudaApi::beside_captures(std::int32_t device, const char* function, Call call) {
+  return in_context(device, function, [&] {
+    if (f_.cuThreadExchangeStreamCaptureMode == nullptr) return call();
+    // What cannot be relaxed is called all the same: without a capture it makes no difference.
+    int mode = kCaptureRelaxed;
+    const bool relaxed = f_.cuThreadExchangeStreamCaptureMode(&mode) == kSuccess;
+    const Result result = call();
+    if (relaxed && f_.cuThreadExchangeStreamCaptureMode(&mode) != kSuccess)
+      (void)f_.cuThreadExchangeStreamCaptureMode(&mode);
+    return result;
+  });
+}
+
 // For the stream-ordered allocator, which takes the context of the stream it is given and wants a current one for the
 // default streams alone.
 template <typename Call>

@@ -105,6 +105,13 @@ class GpuApi {
   virtual Status stream_destroy(StreamRef stream) = 0;
   virtual Status stream_synchronize(StreamRef stream) = 0;
   virtual Status stream_query(StreamRef stream, bool* done) = 0;
+  virtual Status stream_is_capturing(StreamRef stream, bool* capturing) = 0;
+  // A number that no other stream of the process ever has; 0 where the driver does not give any.
+  virtual Status stream_serial(StreamRef stream, std::uint64_t* serial) = 0;
+  // Waits for all work of a device, also of streams that are gone.
+  virtual Status device_synchronize(std::int32_t device) = 0;
+  // Whether an answer means that a stream's handle is not one any more. Both vendors have the same numbers.
+  virtual bool is_gone(std::int32_t code) const noexcept = 0;
   // The device of a stream that somebody else made.
   virtual Status stream_device(std::int32_t guess, NativeStream stream, std::int32_t* device) = 0;
 
@@ -123,8 +130,7 @@ class GpuApi {
   virtual Status copy_box(const Pitched& to, const Pitched& from, const CopyShape& shape, StreamRef stream) = 0;
   // Between memory of devices, by calls that name both: no device needs a grant for it.
   virtual Status copy_line_between(const Pitched& to, const Pitched& from, std::uint64_t nbytes, StreamRef stream) = 0;
-  virtual Status copy_box_between(const Pitched& to, const Pitched& from, const CopyShape& shape,
-                                  StreamRef stream) = 0;
+  virtual Status copy_box_between(const Pitched& to, const Pitched& from, const CopyShape& shape, StreamRef stream) = 0;
   virtual Status fill(const FillRows& rows, StreamRef stream) = 0;
   // Whether rows of elements of this size are one call.
   virtual bool fills_rows(std::uint32_t element_bytes) const noexcept = 0;

@@ -11,7 +11,13 @@ namespace tensormem {
 
 namespace {
 
-constexpr std::uint64_t kLegacyHandle = 1;  // another name of the default stream, in both vendors' interfaces
+constexpr std::uint64_t kLegacyHandle = 1;     // another name of the default stream, in both vendors' interfaces
+constexpr std::uint64_t kPerThreadHandle = 2;  // the calling thread's own stream of the current device
+
+std::uint64_t key_of(gpu::StreamRef ref) {
+  const auto handle = reinterpret_cast<std::uint64_t>(ref.handle);
+  return handle == kPerThreadHandle ? handle | static_cast<std::uint64_t>(ref.device + 1) << 48 : handle;
+}
 
 struct HostWork {
   HostFunction function;
@@ -94,13 +100,24 @@ Status GpuDriver::stream_create(std::int32_t device, StreamId* stream) {
   platform_.destroy_left();
   GpuPlatform::StreamItem item{{nullptr, device}, false};
   TM_TRY(api_.stream_create(device, &item.ref.handle));
+  Status noted = note_stream(item, stream);
+  if (!noted.ok()) TM_TRY(api_.stream_destroy(item.ref));
+  return noted;
+}
+
+Status GpuDriver::note_stream(const GpuPlatform::StreamItem& item, StreamId* stream) try {
+  const std::lock_guard lock(platform_.mutex);
+  const auto place = platform_.stream_numbers.try_emplace(key_of(item.ref), kDefaultStream).first;
   const std::uint64_t number = platform_.streams.add(item);
   if (number == 0) {
-    TM_TRY(api_.stream_destroy(item.ref));
+    platform_.stream_numbers.erase(place);
     return Status::fail(Code::out_of_memory, "no room to note a stream", sizeof item);
   }
+  place->second = number;
   *stream = number;
   return {};
+} catch (const std::bad_alloc&) {
+  return Status::fail(Code::out_of_memory, "no room to note a stream", sizeof item);
 }
 
 Status GpuDriver::stream_destroy(StreamId stream) {
@@ -113,8 +130,12 @@ Status GpuDriver::stream_destroy(StreamId stream) {
     return Status::fail(Code::stream_misuse, "the stream belongs to whoever made it", stream);
   // The vendor's driver would return at once; here the stream's work is done when it is gone.
   TM_TRY(api_.stream_synchronize(ref));
-  if (!platform_.streams.remove(stream))
-    return Status::fail(Code::stream_misuse, "another thread destroyed the stream", stream);
+  {
+    const std::lock_guard lock(platform_.mutex);
+    if (!platform_.streams.remove(stream))
+      return Status::fail(Code::stream_misuse, "another thread destroyed the stream", stream);
+    platform_.stream_numbers.erase(key_of(ref));
+  }
   if (!api_.stream_destroy(ref).ok()) platform_.leave_for_later(ref);
   return {};
 }
@@ -122,13 +143,36 @@ Status GpuDriver::stream_destroy(StreamId stream) {
 Status GpuDriver::stream_synchronize(StreamId stream) {
   gpu::StreamRef ref;
   TM_TRY(find_stream(stream, &ref));
-  return api_.stream_synchronize(ref);
+  TM_TRY(check_not_capturing(ref, stream));
+  return heed(api_.stream_synchronize(ref), stream);
 }
 
 Status GpuDriver::stream_query(StreamId stream, bool* done) {
   gpu::StreamRef ref;
   TM_TRY(find_stream(stream, &ref));
-  return api_.stream_query(ref, done);
+  // A capture would be ended by the question; what is captured has not run, and is not done.
+  bool capturing = false;
+  TM_TRY(heed(api_.stream_is_capturing(ref, &capturing), stream));
+  if (capturing) {
+    *done = false;
+    return {};
+  }
+  return heed(api_.stream_query(ref, done), stream);
+}
+
+Status GpuDriver::stream_is_capturing(StreamId stream, bool* capturing) {
+  gpu::StreamRef ref;
+  TM_TRY(find_stream(stream, &ref));
+  return heed(api_.stream_is_capturing(ref, capturing), stream);
+}
+
+Status GpuDriver::check_not_capturing(gpu::StreamRef queue, StreamId stream) {
+  bool capturing = false;
+  TM_TRY(heed(api_.stream_is_capturing(queue, &capturing), stream));
+  if (!capturing) return {};
+  return Status::fail(Code::stream_misuse,
+                      "the stream is being captured into a graph; allocate before, and free and wait after the capture",
+                      stream);
 }
 
 Status GpuDriver::stream_export(StreamId stream, std::uint64_t* native_handle) {
@@ -144,19 +188,58 @@ Status GpuDriver::stream_import(std::int32_t device, std::uint64_t native_handle
     *stream = kDefaultStream;
     return {};
   }
-  const auto handle = reinterpret_cast<gpu::NativeStream>(native_handle);
-  const std::uint64_t known =
-      platform_.streams.find_if([&](const GpuPlatform::StreamItem& item) { return item.ref.handle == handle; });
-  if (known != 0) {
-    *stream = known;
-    return {};
+  GpuPlatform::StreamItem item{{reinterpret_cast<gpu::NativeStream>(native_handle), device}, true};
+  TM_TRY(find_known(item.ref, stream, &item.serial));
+  if (*stream != kDefaultStream) return {};
+  Status asked =
+      native_handle == kPerThreadHandle ? Status() : api_.stream_device(device, item.ref.handle, &item.ref.device);
+  if (!asked.ok() && asked.code() == Code::driver_error && api_.is_gone(asked.failure().driver_code))
+    return Status::fail(Code::stream_misuse, "the handle is not that of a stream (any more)", native_handle);
+  TM_TRY(std::move(asked));
+  return note_stream(item, stream);
+}
+
+Status GpuDriver::find_known(gpu::StreamRef ref, StreamId* known, std::uint64_t* serial) {
+  GpuPlatform::StreamItem item;
+  *known = kDefaultStream;
+  {
+    const std::lock_guard lock(platform_.mutex);
+    const auto found = platform_.stream_numbers.find(key_of(ref));
+    if (found != platform_.stream_numbers.end() && platform_.streams.get(found->second, &item)) *known = found->second;
   }
-  GpuPlatform::StreamItem item{{handle, device}, true};
-  TM_TRY(api_.stream_device(device, handle, &item.ref.device));
-  const std::uint64_t number = platform_.streams.add(item);
-  if (number == 0) return Status::fail(Code::out_of_memory, "no room to note a stream", sizeof item);
-  *stream = number;
-  return {};
+  if (*known != kDefaultStream && !item.imported) return {};
+  if (reinterpret_cast<std::uint64_t>(ref.handle) == kPerThreadHandle) return {};
+  Status asked = api_.stream_serial(ref, serial);
+  const bool gone = !asked.ok() && asked.code() == Code::driver_error && api_.is_gone(asked.failure().driver_code);
+  if (*known != kDefaultStream && (gone || *serial != item.serial)) {
+    forget_stream(*known, item.ref.device);
+    *known = kDefaultStream;
+  }
+  if (gone) return Status::fail(Code::stream_misuse, "the handle is not that of a stream (any more)", key_of(ref));
+  return asked;
+}
+
+void GpuDriver::forget_stream(StreamId stream, std::int32_t device) noexcept {
+  // A stream that its owner destroyed may still have work, and only the whole device can be asked about it. What a
+  // device that is lost has not done, it never will.
+  (void)api_.device_synchronize(device).ok();
+  const std::lock_guard lock(platform_.mutex);
+  GpuPlatform::StreamItem item;
+  if (!platform_.streams.get(stream, &item) || !platform_.streams.remove(stream)) return;
+  const auto found = platform_.stream_numbers.find(key_of(item.ref));
+  if (found != platform_.stream_numbers.end() && found->second == stream) platform_.stream_numbers.erase(found);
+}
+
+Status GpuDriver::heed(Status status, StreamId stream) {
+  if (status.ok() || status.code() != Code::driver_error || !api_.is_gone(status.failure().driver_code)) return status;
+  GpuPlatform::StreamItem item;
+  if (!platform_.streams.get(stream, &item) || !item.imported) return status;
+  // Something else may be what is gone: an event, or a context.
+  bool done = false;
+  const Status asked = api_.stream_query(item.ref, &done);
+  if (asked.ok() || asked.code() != Code::driver_error || !api_.is_gone(asked.failure().driver_code)) return status;
+  forget_stream(stream, item.ref.device);
+  return Status::fail(Code::stream_misuse, "the library that made the stream destroyed it", stream);
 }
 
 // --- Events ------------------------------------------------------------------------------------------------------
@@ -195,8 +278,8 @@ Status GpuDriver::event_record(EventHandle event, StreamId stream) {
   gpu::StreamRef queue;
   TM_TRY(find_event(event, &mark));
   TM_TRY(find_stream(stream, &queue));
-  if (mark.device == queue.device) return api_.event_record(mark, queue);
-  return record_elsewhere(event, mark.timed, queue);
+  if (mark.device == queue.device) return heed(api_.event_record(mark, queue), stream);
+  return heed(record_elsewhere(event, mark.timed, queue), stream);
 }
 
 // A vendor's event belongs to one device. Ours goes where it is recorded: another takes the old one's place.
@@ -237,7 +320,7 @@ Status GpuDriver::stream_wait_event(StreamId stream, EventHandle event) {
   gpu::StreamRef queue;
   TM_TRY(find_event(event, &mark));
   TM_TRY(find_stream(stream, &queue));
-  return api_.stream_wait_event(queue, mark);
+  return heed(api_.stream_wait_event(queue, mark), stream);
 }
 
 // --- Work --------------------------------------------------------------------------------------------------------
@@ -315,8 +398,8 @@ Status GpuDriver::fill_plane(const Pitched& to, const CopyShape& shape, std::uin
     TM_TRY(api_.fill_wide(to.address, value, elements, queue));
   } else {
     const std::uint64_t rows = gapless || !all_rows ? 1 : shape.height;
-    TM_TRY(api_.fill({to.address, to.row_pitch, static_cast<std::uint32_t>(value), element_bytes, elements, rows},
-                     queue));
+    TM_TRY(
+        api_.fill({to.address, to.row_pitch, static_cast<std::uint32_t>(value), element_bytes, elements, rows}, queue));
   }
   return all_rows ? Status() : repeat_first_row(to, shape, queue);
 }

@@ -46,6 +46,7 @@ class GpuDriver final : public Driver {
   Status stream_query(StreamId stream, bool* done) override;
   Status stream_export(StreamId stream, std::uint64_t* native_handle) override;
   Status stream_import(std::int32_t device, std::uint64_t native_handle, StreamId* stream) override;
+  Status stream_is_capturing(StreamId stream, bool* capturing) override;
   bool stream_is_valid(StreamId stream) const noexcept override;
   bool stream_is_inline(StreamId) const noexcept override { return false; }
 
@@ -84,6 +85,15 @@ class GpuDriver final : public Driver {
   Status find_stream(StreamId stream, gpu::StreamRef* ref) const noexcept;
   // For callers that know already that calls may be made.
   Status find_usable_stream(StreamId stream, gpu::StreamRef* ref) const noexcept;
+  // Whether what is known by a handle is still what it was: the driver may have given it to another stream.
+  Status find_known(gpu::StreamRef ref, StreamId* known, std::uint64_t* serial);
+  Status note_stream(const GpuPlatform::StreamItem& item, StreamId* stream);
+  // Takes a stream that another library destroyed out of the books, once the device has done its work.
+  void forget_stream(StreamId stream, std::int32_t device) noexcept;
+  // An answer that says that the stream's handle is none is told by name.
+  Status heed(Status status, StreamId stream);
+  // Memory that exists from a point of a stream to another is not for graphs, which run as often as they like.
+  Status check_not_capturing(gpu::StreamRef queue, StreamId stream);
   Status find_event(EventHandle event, gpu::EventRef* ref) const noexcept;
   Status make_event(std::int32_t device, bool timed, EventHandle* event);
   Status record_elsewhere(EventHandle event, bool timed, gpu::StreamRef queue);

@@ -1,5 +1,7 @@
 // Memory of every kind: plain, stream-ordered, managed, virtual.
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <mutex>
@@ -114,6 +116,9 @@ Status GpuDriver::unpin(std::uint64_t address, std::uint64_t) {
 
 Status GpuDriver::async_pool_create(std::int32_t device, std::uint64_t keep_bytes, AsyncPool* pool) {
   TM_TRY(check_device(device));
+  DeviceInfo info;
+  TM_TRY(api_.device_info(device, &info));
+  if (!info.memory_pools) return Status::fail(Code::not_supported, "stream-ordered memory: the device has no pools");
   gpu::PoolRef ref{nullptr, device};
   TM_TRY(explain_shortage(api_.pool_create(device, &ref.handle), device, 0, Code::out_of_memory));
   Status made = api_.pool_keep(ref, keep_bytes);
@@ -155,14 +160,17 @@ Status GpuDriver::allocate_async(std::int32_t device, AsyncPool pool, std::uint6
   TM_TRY(check_size(nbytes));
   TM_TRY(find_usable_stream(stream, &queue));
   TM_TRY(find_pool(pool, &ref));
-  return explain_shortage(api_.allocate_async(ref, nbytes, queue, address), device, nbytes, Code::out_of_memory);
+  TM_TRY(check_not_capturing(queue, stream));
+  return explain_shortage(heed(api_.allocate_async(ref, nbytes, queue, address), stream), device, nbytes,
+                          Code::out_of_memory);
 }
 
 Status GpuDriver::deallocate_async(std::int32_t device, std::uint64_t address, std::uint64_t, StreamId stream) {
   gpu::StreamRef queue;
   TM_TRY(check_device(device));
   TM_TRY(find_usable_stream(stream, &queue));
-  return api_.deallocate_async(address, queue);
+  TM_TRY(check_not_capturing(queue, stream));
+  return heed(api_.deallocate_async(address, queue), stream);
 }
 
 Status GpuDriver::trim_async(std::int32_t device, AsyncPool pool, std::uint64_t keep_bytes) {
@@ -303,6 +311,7 @@ Status GpuDriver::physical_destroy(PhysicalHandle handle) {
     gone = platform_.physicals.extract(handle);
   }
   Status destroyed = api_.physical_destroy(gone.mapped().handle);
+  if (destroyed.ok() && gone.mapped().fd >= 0) ::close(gone.mapped().fd);
   if (destroyed.ok()) return destroyed;
   const std::lock_guard lock(platform_.mutex);
   platform_.physicals.insert(std::move(gone));
@@ -385,7 +394,12 @@ Status GpuDriver::physical_import(std::int32_t device, std::int32_t fd, Physical
   struct stat facts{};
   if (fstat(fd, &facts) != 0) return Status::fail(Code::invalid_argument, "not an open file descriptor");
   GpuPlatform::Physical made;
-  TM_TRY(api_.physical_import(device, fd, &made.handle));
+  made.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (made.fd < 0) return Status::fail(Code::invalid_argument, "the descriptor cannot be duplicated");
+  if (Status imported = api_.physical_import(device, made.fd, &made.handle); !imported.ok()) {
+    ::close(made.fd);
+    return imported;
+  }
   // The vendors do not tell the size; the descriptor does where it is a file with one. 0: not known.
   made.info =
       PhysicalInfo{facts.st_size > 0 ? static_cast<std::uint64_t>(facts.st_size) : 0, device, true, false, true};

@@ -43,7 +43,8 @@ void GpuPlatform::close() noexcept {
 
 GpuHeld GpuPlatform::held() {
   const std::lock_guard lock(mutex);
-  return {streams.count(), events.count(), pools.count(), books.reservation_count(), physicals.size(), externals.size()};
+  return {streams.count(),           events.count(),   pools.count(),
+          books.reservation_count(), physicals.size(), externals.size()};
 }
 
 Status GpuPlatform::check_usable() const noexcept {

@@ -36,10 +36,12 @@ class GpuPlatform {
   struct StreamItem {
     gpu::StreamRef ref;
     bool imported = false;
+    std::uint64_t serial = 0;  // of an imported one, where the driver gives any
   };
   struct Physical {
     gpu::NativePhysical handle = 0;
     PhysicalInfo info;
+    std::int32_t fd = -1;  // what imported memory came by: ours as long as the memory, since some releases still use it
     std::uint32_t users = 0;  // threads whose driver call needs the handle at this moment
   };
 
@@ -79,6 +81,8 @@ class GpuPlatform {
   ForkGuard fork_guard{mutex};
   std::vector<Granularity> grains;  // by device; minimum 0: not asked yet
   gpu::AddressBooks books;
+  // By handle; the handles that name a stream of the thread are each device's own.
+  std::unordered_map<std::uint64_t, StreamId> stream_numbers;
   std::map<PhysicalHandle, Physical> physicals;
   PhysicalHandle next_physical = 1;
   std::map<std::uint64_t, gpu::ExternalRef> externals;     // by address

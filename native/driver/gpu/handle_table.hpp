@@ -63,18 +63,6 @@ class HandleTable {
 
   bool contains(std::uint64_t handle) const noexcept { return find(handle) != nullptr; }
 
-  // The handle of the first item that `matches` accepts; 0 when there is none.
-  template <typename Matches>
-  std::uint64_t find_if(Matches matches) const noexcept {
-    const std::lock_guard lock(lock_);
-    for (std::uint32_t number = 0; number < chunk_count_ * kChunk; ++number) {
-      const Slot& slot = *at(number);
-      const std::uint32_t serial = slot.serial.load(std::memory_order_relaxed);
-      if (serial != 0 && matches(slot.item)) return static_cast<std::uint64_t>(serial) << 32 | (number + 1);
-    }
-    return 0;
-  }
-
   std::uint32_t count() const noexcept {
     const std::lock_guard lock(lock_);
     return count_;

@@ -46,6 +46,9 @@
   X(hipStreamSynchronize, 1, Result, (StreamHandle))                                                 \
   X(hipStreamQuery, 1, Result, (StreamHandle))                                                       \
   X(hipStreamGetDevice, 0, Result, (StreamHandle, int*))                                             \
+  X(hipStreamIsCapturing, 0, Result, (StreamHandle, int*))                                           \
+  X(hipThreadExchangeStreamCaptureMode, 0, Result, (int*))                                           \
+  X(hipDeviceSynchronize, 1, Result, ())                                                             \
   X(hipStreamWaitEvent, 1, Result, (StreamHandle, EventPointer, unsigned))                           \
   X(hipLaunchHostFunc, 1, Result, (StreamHandle, HostCallback, void*))                               \
   X(hipEventCreateWithFlags, 1, Result, (EventPointer*, unsigned))                                   \

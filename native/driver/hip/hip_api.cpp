@@ -91,17 +91,43 @@ Status HipApi::stream_destroy(gpu::StreamRef stream) {
 }
 
 Status HipApi::stream_synchronize(gpu::StreamRef stream) {
-  return on_device(stream.device, "hipStreamSynchronize", [&] { return f_.hipStreamSynchronize(stream.handle); });
+  return beside_captures(stream.device, "hipStreamSynchronize", [&] { return f_.hipStreamSynchronize(stream.handle); });
 }
 
 Status HipApi::stream_query(gpu::StreamRef stream, bool* done) {
   Result result = cuda::kSuccess;
-  TM_TRY(on_device(stream.device, "hipStreamQuery", [&] {
+  TM_TRY(beside_captures(stream.device, "hipStreamQuery", [&] {
     result = f_.hipStreamQuery(stream.handle);
     return result == cuda::kNotReady ? Result{cuda::kSuccess} : result;
   }));
   *done = result == cuda::kSuccess;
   return {};
+}
+
+Status HipApi::stream_is_capturing(gpu::StreamRef stream, bool* capturing) {
+  int state = 0;
+  *capturing = false;
+  if (f_.hipStreamIsCapturing == nullptr) return {};
+  // Only an answer about captures is one; what else is wrong is told by the call that follows.
+  constexpr Result kFirst = 900;
+  constexpr Result kLast = 908;
+  Status asked =
+      on_device(stream.device, "hipStreamIsCapturing", [&] { return f_.hipStreamIsCapturing(stream.handle, &state); });
+  if (!asked.ok()) {
+    const Result code = asked.failure().driver_code;
+    return code >= kFirst && code <= kLast ? std::move(asked) : Status();
+  }
+  *capturing = state != 0;
+  return {};
+}
+
+Status HipApi::stream_serial(gpu::StreamRef, std::uint64_t* serial) {
+  *serial = 0;
+  return {};
+}
+
+Status HipApi::device_synchronize(std::int32_t device) {
+  return on_device(device, "hipDeviceSynchronize", [&] { return f_.hipDeviceSynchronize(); });
 }
 
 Status HipApi::stream_device(std::int32_t guess, gpu::NativeStream stream, std::int32_t* device) {
@@ -124,7 +150,7 @@ Status HipApi::event_record(gpu::EventRef event, gpu::StreamRef stream) {
 
 Status HipApi::event_query(gpu::EventRef event, bool* done) {
   Result result = cuda::kSuccess;
-  TM_TRY(on_device(event.device, "hipEventQuery", [&] {
+  TM_TRY(beside_captures(event.device, "hipEventQuery", [&] {
     result = f_.hipEventQuery(event.handle);
     return result == cuda::kNotReady ? Result{cuda::kSuccess} : result;
   }));
@@ -133,7 +159,7 @@ Status HipApi::event_query(gpu::EventRef event, bool* done) {
 }
 
 Status HipApi::event_synchronize(gpu::EventRef event) {
-  return on_device(event.device, "hipEventSynchronize", [&] { return f_.hipEventSynchronize(event.handle); });
+  return beside_captures(event.device, "hipEventSynchronize", [&] { return f_.hipEventSynchronize(event.handle); });
 }
 
 Status HipApi::event_elapsed(gpu::EventRef start, gpu::EventRef end, double* seconds) {
@@ -170,8 +196,7 @@ int HipApi::device_memory_type() const noexcept {
   return f_.driver_version >= kFirstWithCudaNumbers ? cuda::kMemoryDevice : 1;
 }
 
-Status HipApi::copy_line_between(const Pitched& to, const Pitched& from, std::uint64_t nbytes,
-                                 gpu::StreamRef stream) {
+Status HipApi::copy_line_between(const Pitched& to, const Pitched& from, std::uint64_t nbytes, gpu::StreamRef stream) {
   return on_device(stream.device, "hipMemcpyPeerAsync", [&] {
     return f_.hipMemcpyPeerAsync(pointer(to.address), to.device, pointer(from.address), from.device, nbytes,
                                  stream.handle);
@@ -179,8 +204,7 @@ Status HipApi::copy_line_between(const Pitched& to, const Pitched& from, std::ui
 }
 
 // Row by row: the call for boxes between two devices is younger than the releases that are served.
-Status HipApi::copy_box_between(const Pitched& to, const Pitched& from, const CopyShape& shape,
-                                gpu::StreamRef stream) {
+Status HipApi::copy_box_between(const Pitched& to, const Pitched& from, const CopyShape& shape, gpu::StreamRef stream) {
   for (std::uint64_t plane = 0; plane < shape.depth; ++plane) {
     for (std::uint64_t row = 0; row < shape.height; ++row) {
       Pitched left = to;

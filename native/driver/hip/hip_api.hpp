@@ -56,6 +56,14 @@ class HipApi final : public gpu::GpuApi {
   Status stream_destroy(gpu::StreamRef stream) override;
   Status stream_synchronize(gpu::StreamRef stream) override;
   Status stream_query(gpu::StreamRef stream, bool* done) override;
+  Status stream_is_capturing(gpu::StreamRef stream, bool* capturing) override;
+  Status stream_serial(gpu::StreamRef stream, std::uint64_t* serial) override;
+  Status device_synchronize(std::int32_t device) override;
+  bool is_gone(std::int32_t code) const noexcept override {
+    constexpr Result kNoHandle = 400;
+    constexpr Result kNoContext = 709;
+    return code == kNoHandle || code == kNoContext;
+  }
   Status stream_device(std::int32_t guess, gpu::NativeStream stream, std::int32_t* device) override;
   Status event_create(std::int32_t device, bool timed, gpu::NativeEvent* event) override;
   Status event_destroy(gpu::EventRef event) override;
@@ -93,6 +101,10 @@ class HipApi final : public gpu::GpuApi {
   // Makes `call` with `device` as the thread's current one.
   template <typename Call>
   Status on_device(std::int32_t device, const char* function, Call call);
+  // The same for a call that a capture of any thread would forbid, and be ended by, though it has nothing to do with
+  // it.
+  template <typename Call>
+  Status beside_captures(std::int32_t device, const char* function, Call call);
   int device_memory_type() const noexcept;
 
   const FunctionTable f_;

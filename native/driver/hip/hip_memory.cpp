@@ -7,7 +7,6 @@ namespace {
 
 constexpr unsigned kHostPortable = 1;
 constexpr unsigned kAttachGlobal = 1;
-constexpr int kAttributeMemoryPools = 88;
 
 AllocationProperties properties_of(std::int32_t device, bool exportable) {
   AllocationProperties properties;
@@ -27,11 +26,12 @@ Status HipApi::allocate(std::int32_t device, MemoryKind kind, std::uint64_t nbyt
   void* memory = nullptr;
   if (kind == MemoryKind::managed && f_.hipMallocManaged == nullptr) return missing("hipMallocManaged");
   if (kind == MemoryKind::device) {
-    TM_TRY(on_device(device, "hipMalloc", [&] { return f_.hipMalloc(&memory, nbytes); }));
+    TM_TRY(beside_captures(device, "hipMalloc", [&] { return f_.hipMalloc(&memory, nbytes); }));
   } else if (kind == MemoryKind::managed) {
-    TM_TRY(on_device(device, "hipMallocManaged", [&] { return f_.hipMallocManaged(&memory, nbytes, kAttachGlobal); }));
+    TM_TRY(beside_captures(device, "hipMallocManaged",
+                           [&] { return f_.hipMallocManaged(&memory, nbytes, kAttachGlobal); }));
   } else {
-    TM_TRY(on_device(device, "hipHostMalloc", [&] { return f_.hipHostMalloc(&memory, nbytes, kHostPortable); }));
+    TM_TRY(beside_captures(device, "hipHostMalloc", [&] { return f_.hipHostMalloc(&memory, nbytes, kHostPortable); }));
   }
   *address = number(memory);
   return {};
@@ -39,27 +39,24 @@ Status HipApi::allocate(std::int32_t device, MemoryKind kind, std::uint64_t nbyt
 
 Status HipApi::deallocate(std::int32_t device, MemoryKind kind, std::uint64_t address) {
   if (kind == MemoryKind::pinned)
-    return on_device(device, "hipHostFree", [&] { return f_.hipHostFree(pointer(address)); });
-  return on_device(device, "hipFree", [&] { return f_.hipFree(pointer(address)); });
+    return beside_captures(device, "hipHostFree", [&] { return f_.hipHostFree(pointer(address)); });
+  return beside_captures(device, "hipFree", [&] { return f_.hipFree(pointer(address)); });
 }
 
 Status HipApi::pin(std::int32_t device, std::uint64_t address, std::uint64_t nbytes) {
-  return on_device(device, "hipHostRegister",
-                   [&] { return f_.hipHostRegister(pointer(address), nbytes, kHostPortable); });
+  return beside_captures(device, "hipHostRegister",
+                         [&] { return f_.hipHostRegister(pointer(address), nbytes, kHostPortable); });
 }
 
 Status HipApi::unpin(std::int32_t device, std::uint64_t address) {
-  return on_device(device, "hipHostUnregister", [&] { return f_.hipHostUnregister(pointer(address)); });
+  return beside_captures(device, "hipHostUnregister", [&] { return f_.hipHostUnregister(pointer(address)); });
 }
 
 // --- Stream-ordered and managed memory ---------------------------------------------------------------------------
 
 // A pool of our own: what others ask of the device's default pool, and set there, is theirs.
 Status HipApi::pool_create(std::int32_t device, gpu::NativePool* pool) {
-  int pools = 0;
   if (f_.hipMemPoolCreate == nullptr) return missing("hipMemPoolCreate");
-  if (f_.hipDeviceGetAttribute(&pools, kAttributeMemoryPools, device) != cuda::kSuccess || pools == 0)
-    return Status::fail(Code::not_supported, "stream-ordered memory: the device has no pools");
   PoolProperties properties;
   properties.type = cuda::kAllocationPinned;
   properties.location = {cuda::kLocationDevice, device};
@@ -82,8 +79,7 @@ Status HipApi::pool_trim(gpu::PoolRef pool, std::uint64_t keep_bytes) {
   return on_device(pool.device, "hipMemPoolTrimTo", [&] { return f_.hipMemPoolTrimTo(pool.handle, keep_bytes); });
 }
 
-Status HipApi::allocate_async(gpu::PoolRef pool, std::uint64_t nbytes, gpu::StreamRef stream,
-                              std::uint64_t* address) {
+Status HipApi::allocate_async(gpu::PoolRef pool, std::uint64_t nbytes, gpu::StreamRef stream, std::uint64_t* address) {
   void* memory = nullptr;
   if (f_.hipMallocFromPoolAsync == nullptr) return missing("hipMallocFromPoolAsync");
   TM_TRY(on_device(stream.device, "hipMallocFromPoolAsync",
@@ -135,7 +131,7 @@ Status HipApi::external_map(const gpu::ExternalRef& external, std::uint64_t nbyt
 }
 
 Status HipApi::external_unmap(const gpu::ExternalRef& external) {
-  return on_device(external.device, "hipFree", [&] { return f_.hipFree(pointer(external.address)); });
+  return beside_captures(external.device, "hipFree", [&] { return f_.hipFree(pointer(external.address)); });
 }
 
 Status HipApi::external_destroy(const gpu::ExternalRef& external) {
@@ -217,7 +213,11 @@ Status HipApi::physical_export(gpu::NativePhysical physical, std::int32_t* fd) {
 Status HipApi::physical_import(std::int32_t device, std::int32_t fd, gpu::NativePhysical* physical) {
   void* handle = nullptr;
   if (f_.hipMemImportFromShareableHandle == nullptr) return missing("hipMemImportFromShareableHandle");
-  void* const shareable = reinterpret_cast<void*>(static_cast<std::intptr_t>(fd));
+  // Up to 7.0 the runtime takes the address of a descriptor, from 7.1 on its value, as CUDA does.
+  constexpr int kFirstByValue = 70100000;
+  int descriptor = fd;
+  void* const shareable = f_.driver_version >= kFirstByValue ? reinterpret_cast<void*>(static_cast<std::intptr_t>(fd))
+                                                             : static_cast<void*>(&descriptor);
   TM_TRY(on_device(device, "hipMemImportFromShareableHandle",
                    [&] { return f_.hipMemImportFromShareableHandle(&handle, shareable, cuda::kHandlePosixFd); }));
   *physical = number(handle);

@@ -28,6 +28,20 @@ Status HipApi::on_device(std::int32_t device, const char* function, Call call) {
   return answer(result, function);
 }
 
+template <typename Call>
+Status HipApi::beside_captures(std::int32_t device, const char* function, Call call) {
+  return on_device(device, function, [&] {
+    if (f_.hipThreadExchangeStreamCaptureMode == nullptr) return call();
+    // What cannot be relaxed is called all the same: without a capture it makes no difference.
+    int mode = cuda::kCaptureRelaxed;
+    const bool relaxed = f_.hipThreadExchangeStreamCaptureMode(&mode) == cuda::kSuccess;
+    const Result result = call();
+    if (relaxed && f_.hipThreadExchangeStreamCaptureMode(&mode) != cuda::kSuccess)
+      (void)f_.hipThreadExchangeStreamCaptureMode(&mode);
+    return result;
+  });
+}
+
 inline void* pointer(std::uint64_t address) { return reinterpret_cast<void*>(address); }
 
 }  // namespace tensormem::hip

@@ -105,7 +105,8 @@ Status HostDriver::pin(std::uint64_t address, std::uint64_t nbytes) { return loc
 
 Status HostDriver::unpin(std::uint64_t address, std::uint64_t nbytes) { return locks_.unpin(address, nbytes); }
 
-Status HostDriver::allocate_async(std::int32_t device, AsyncPool, std::uint64_t nbytes, StreamId stream, std::uint64_t* address) {
+Status HostDriver::allocate_async(std::int32_t device, AsyncPool, std::uint64_t nbytes, StreamId stream,
+                                  std::uint64_t* address) {
   TM_TRY(check_device(device));
   TM_TRY(streams_.check(stream));
   return plain_.allocate(nbytes, {}, address);

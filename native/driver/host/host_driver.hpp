@@ -52,7 +52,8 @@ class HostDriver final : public Driver {
   Status pin(std::uint64_t address, std::uint64_t nbytes) override;
   Status unpin(std::uint64_t address, std::uint64_t nbytes) override;
 
-  Status allocate_async(std::int32_t device, AsyncPool pool, std::uint64_t nbytes, StreamId stream, std::uint64_t* address) override;
+  Status allocate_async(std::int32_t device, AsyncPool pool, std::uint64_t nbytes, StreamId stream,
+                        std::uint64_t* address) override;
   Status deallocate_async(std::int32_t device, std::uint64_t address, std::uint64_t nbytes, StreamId stream) override;
   Status trim_async(std::int32_t device, AsyncPool pool, std::uint64_t keep_bytes) override;
   Status prefetch(std::uint64_t address, std::uint64_t nbytes, std::int32_t device, StreamId stream) override;

@@ -28,6 +28,15 @@ _MEANINGS = {
     719: "work on the device failed; nothing works any more until the process starts anew",
     800: "not permitted here: host functions on a stream must not call the driver",
     801: "this device or driver cannot do it",
+    900: "not permitted while a stream is being captured into a graph",
+    901: "the capture of a stream into a graph was made invalid by an earlier call; end it and begin again",
+    902: "two captures of streams would become one",
+    903: "the capture did not begin on this stream",
+    904: "work of another stream belongs to the capture and was not joined to it before its end",
+    905: "captured work would wait for work outside of the capture",
+    906: "the legacy default stream would wait for a stream that is being captured; use streams that do not block it",
+    907: "the event was recorded in a capture: it marks a place in the graph and never passes",
+    908: "the capture was begun by another thread, which has to end it",
     999: "an unknown failure; the device may be lost",
 }
 _ADVICE = (

@@ -34,7 +34,7 @@ HABITS = (
 )
 """What real drivers do, by name; docs/explanation/gpus.md says what each is and where it comes from."""
 
-HABITS_OFF: tuple[str, ...] = ("peer_grants", "sizeless_descriptors")
+HABITS_OFF: tuple[str, ...] = ("peer_grants",)
 """Habits that are off unless asked for, because tensormem itself cannot live with them yet."""
 
 _MEMORY = (

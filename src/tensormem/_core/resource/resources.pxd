@@ -40,6 +40,7 @@ cdef class DeviceBlock:
     cdef DeviceMemoryResource _mr
     cdef bint _owned  # to be given back when dropped
     cdef ExportCount _exports  # views of the memory that are out
+    cdef object _stream  # of another library, kept until the block is given back
     cdef bint _offered  # when dropped, its resource's Python had its chance before
     cdef object __weakref__
 

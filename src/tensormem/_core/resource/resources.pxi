@@ -218,13 +218,17 @@ cdef class DeviceBlock:
 
     def __dealloc__(self):
         cdef NativeState end
+        cdef Status status
         if not self._owned:
             return
         if self._mr._in_python and not self._offered:
             _give_back_in_python(self._mr, self.raw)
         else:
-            # Nobody is left to tell: a block that cannot be given back stays counted by its resource.
-            self._mr.target.deallocate(self.raw, _own_stream(self), &end)
+            # Nobody is left to tell: a block that cannot be given back stays counted by its resource. A stream of another
+            # library may turn out to be gone only now.
+            status = self._mr.target.deallocate(self.raw, _own_stream(self), &end)
+            if not status.ok() and self.raw.stream != 0 and _own_stream(self) == 0:
+                self._mr.target.deallocate(self.raw, 0, &end)
 
     @property
     def ptr(self):
@@ -446,8 +450,12 @@ cdef class DeviceMemoryResource:
         `StreamMisuse`, `OutOfMemory`.
         """
         cdef AllocRequest request
+        cdef DeviceBlock block
         self._request(&request, nbytes, stream, alignment, tag)
-        return self._take_native(request)
+        block = self._take_native(request)
+        if stream is not None and type(stream) is not Stream:
+            block._stream = stream
+        return block
 
     def deallocate(self, DeviceBlock block not None, stream=None):
         """Give a block back, after the work queued so far on `stream` (its own unless told) and after every other use.
@@ -462,8 +470,15 @@ cdef class DeviceMemoryResource:
         queue = _own_stream(block) if stream is None else stream_id(stream, self.driver.native)
         if not block._exports.close():
             _refuse_exported(block)
-        check(give_back(self.target[0], block.raw, queue, &end, block._exports))
+        cdef Status status = give_back(self.target[0], block.raw, queue, &end, block._exports)
+        if not status.ok() and stream is None and queue != 0 and _own_stream(block) == 0:
+            # The library that made the stream has destroyed it, as its driver found out just now.
+            if not block._exports.close():
+                _refuse_exported(block)
+            status = give_back(self.target[0], block.raw, 0, &end, block._exports)
+        check(move(status))
         block._owned = False
+        block._stream = None
 
     @property
     def device_ordinal(self):

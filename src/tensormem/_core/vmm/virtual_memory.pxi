@@ -526,7 +526,7 @@ cdef class VirtualMemoryManager:
 
     def import_handle(self, fd, size=None, device=None):
         """The memory behind a descriptor that another process exported; the descriptor stays the caller's. Its type,
-        its seals and, if given, its size are checked first.
+        its seals and, if given, its size are checked first. A descriptor of a GPU's memory does not tell its size: say it.
         """
         cdef PhysicalAllocation physical = PhysicalAllocation.__new__(PhysicalAllocation)
         cdef int32_t ordinal = self._device(device)
