@@ -147,6 +147,14 @@ Status GpuDriver::stream_synchronize(StreamId stream) {
   return heed(api_.stream_synchronize(ref), stream);
 }
 
+// What is captured has not run, and will not before the capture ends: to wait for it would be for ever.
+Status GpuDriver::stream_wait(StreamId stream, const Wait& wait) {
+  gpu::StreamRef ref;
+  TM_TRY(find_stream(stream, &ref));
+  TM_TRY(check_not_capturing(ref, stream));
+  return Driver::stream_wait(stream, wait);
+}
+
 Status GpuDriver::stream_query(StreamId stream, bool* done) {
   gpu::StreamRef ref;
   TM_TRY(find_stream(stream, &ref));

@@ -43,6 +43,7 @@ class GpuDriver final : public Driver {
   Status stream_create(std::int32_t device, StreamId* stream) override;
   Status stream_destroy(StreamId stream) override;
   Status stream_synchronize(StreamId stream) override;
+  Status stream_wait(StreamId stream, const Wait& wait) override;
   Status stream_query(StreamId stream, bool* done) override;
   Status stream_export(StreamId stream, std::uint64_t* native_handle) override;
   Status stream_import(std::int32_t device, std::uint64_t native_handle, StreamId* stream) override;
