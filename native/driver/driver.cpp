@@ -32,12 +32,6 @@ Status Driver::external_release(std::uint64_t) {
 
 // What is done is synchronized with all the same: drivers trim their pools then.
 Status Driver::stream_wait(StreamId stream, const Wait& wait) {
-  bool capturing = false;
-  TM_TRY(stream_is_capturing(stream, &capturing));
-  if (capturing)
-    return Status::fail(Code::stream_misuse,
-                        "the stream is being captured into a graph: it passes nothing before the end of the capture",
-                        stream);
   bool done = false;
   TM_TRY(stream_query(stream, &done));
   if (!done) TM_TRY(wait.by_asking([&](bool* passed) { return stream_query(stream, passed); }));
