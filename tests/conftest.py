@@ -6,6 +6,7 @@ Owns: the closing list "Could not run here:". It holds the reason of every skipp
 
 import gc
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,10 @@ import pytest
 from support.workloads import workload  # noqa: F401 (a fixture)
 
 _LEFT_OUT = pytest.StashKey[int]()
+
+# A shell that starts a command in the background has it ignore Ctrl-C; the tests press it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="module", autouse=True)

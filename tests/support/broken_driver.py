@@ -30,8 +30,10 @@ def save():
     if opened is not None:
         library.tensormem_simgpu_calls.restype = ctypes.c_uint64
         calls = {{name: library.tensormem_simgpu_calls(name.encode()) for name in opened.functions}}
-        with open({folder!r} + f"/calls-{{os.getpid()}}.json", "w") as file:
+        path = {folder!r} + f"/calls-{{os.getpid()}}.json"
+        with open(path + ".part", "w") as file:
             json.dump(calls, file)
+        os.replace(path + ".part", path)  # a child that is ended meanwhile leaves no half of a file
 
 atexit.register(save)
 """

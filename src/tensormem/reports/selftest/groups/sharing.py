@@ -27,7 +27,7 @@ subject, size = Subject(sys.argv[1]), int(sys.argv[3])
 with socket.socket(fileno=int(sys.argv[2])) as channel:
     fd = socket.recv_fds(channel, 1, 1)[1][0]
     with VirtualMemoryManager(subject.driver) as vmm:
-        page = vmm.import_handle(fd)
+        page = vmm.import_handle(fd, size)
         mapped = vmm.map(vmm.reserve(size), page, 0, access="read_write")
         seen = subject.read(mapped.address, size)
         subject.driver.fill(mapped.address, 0x22, 1, (size, 1, 1))
@@ -65,7 +65,7 @@ def same_process(subject: Subject) -> None:
         first = vmm.map(vmm.reserve(size), page, 0, access="read_write")
         fd = vmm.export_handle(page)
         try:
-            second = vmm.map(vmm.reserve(size), vmm.import_handle(fd), 0, access="read_write")
+            second = vmm.map(vmm.reserve(size), vmm.import_handle(fd, size), 0, access="read_write")
         finally:
             os.close(fd)
         subject.driver.fill(first.address, 0x33, 1, (size, 1, 1))

@@ -62,7 +62,7 @@ def order_of_copies(subject: Subject) -> None:
 def times(subject: Subject) -> None:
     """Two events tell the time between them."""
     with Stream(subject.driver) as stream:
-        start, end = Event(subject.driver), Event(subject.driver)
+        start, end = Event(subject.driver, timing=True), Event(subject.driver, timing=True)
         start.record(stream)
         stream.launch(threading.Event().wait, 0.02)
         end.record(stream)
@@ -103,3 +103,16 @@ def foreign_streams(subject: Subject) -> None:
     bare.destroy_stream(handle)
     resource.reap_pending()
     expect(resource.bytes_outstanding == 0, "memory freed on it is lost")
+
+
+@GROUP.check
+def ended_streams(subject: Subject) -> None:
+    """A block that outlives a stream of somebody else is freed all the same."""
+    bare = subject.bare
+    handle = bare.create_stream()
+    resource = subject.leaf()
+    block = resource.allocate(4096, _Foreign(handle))
+    bare.destroy_stream(handle)
+    resource.deallocate(block)
+    resource.reap_pending()
+    expect(resource.bytes_outstanding == 0, "memory of a stream that ended is lost")
