@@ -177,6 +177,7 @@ TM_TEST("too many mappings are refused before the kernel refuses, and everything
   TM_CHECK(driver.physical_destroy(physical).ok() && driver.release(range, limit * 2 * kSmall).ok() && is_clean());
 }
 
+#if !defined(__SANITIZE_THREAD__)  // its runtime needs areas of its own while there are none, and ends the process
 TM_TEST("room that others gave back is seen after a refusal") {
   HostDriver& driver = host_driver();
   const std::uint64_t limit = driver.counters().area_limit;
@@ -184,16 +185,16 @@ TM_TEST("room that others gave back is seen after a refusal") {
     std::fprintf(stderr, "  not tried: vm.max_map_count is %llu\n", static_cast<unsigned long long>(limit));
     return;
   }
-  const std::uint64_t range = new_range(32 * kSmall);
+  const std::uint64_t range = new_range(256 * kSmall);
   const PhysicalHandle physical = new_physical(kSmall);
   // Of others: every second page of a region is of another protection.
-  const std::uint64_t pages = limit - actual_areas() + 10;  // as many as the kernel gives
+  const std::uint64_t pages = limit - actual_areas() - 30;  // ours take the rest, so that the kernel refuses
   char* const foreign =
       static_cast<char*>(mmap(nullptr, pages * 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
   for (std::uint64_t page = 1; page < pages; page += 2) (void)mprotect(foreign + page * 4096, 4096, PROT_NONE);
   Status status;
   std::uint64_t place = range + kSmall;  // in the middle, so that each costs two
-  for (; place < range + 30 * kSmall; place += 2 * kSmall) {
+  for (; place < range + 254 * kSmall; place += 2 * kSmall) {
     status = driver.map(place, kSmall, physical, 0);
     if (!status.ok()) break;
   }
@@ -201,8 +202,9 @@ TM_TEST("room that others gave back is seen after a refusal") {
   TM_CHECK(munmap(foreign, pages * 4096) == 0);
   TM_CHECK(driver.map(place, kSmall, physical, 0).ok());
   for (std::uint64_t at = range + kSmall; at <= place; at += 2 * kSmall) TM_CHECK(driver.unmap(at, kSmall).ok());
-  TM_CHECK(driver.physical_destroy(physical).ok() && driver.release(range, 32 * kSmall).ok() && is_clean());
+  TM_CHECK(driver.physical_destroy(physical).ok() && driver.release(range, 256 * kSmall).ok() && is_clean());
 }
+#endif
 
 }  // namespace
 }  // namespace tensormem
