@@ -1,14 +1,11 @@
 """Owns: how the documentation is built. Pages are Markdown (MyST); the reference is read from docstrings."""
 
-import tomllib
-from pathlib import Path
-
 from sphinx.application import Sphinx
 
-_project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+from tensormem import __version__
 
-project = _project["name"]
-release = version = _project["version"]
+project = "tensormem"
+release = version = __version__
 copyright = "the tensormem authors"
 
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
