@@ -16,7 +16,9 @@ native=0
 
 .venv/bin/python scripts/rebuild.py
 if [ $# -gt 0 ]; then
-    exec .venv/bin/python -m pytest "$@"
+    .venv/bin/python -m pytest "$@" || exit 1
+    if [ $native -ne 0 ]; then echo "The native tests failed; see above." >&2; fi
+    exit $native
 fi
 
 # Attacks in many processes, browsers and screens, the virtual machine, clusters, and processes that are killed and counted.

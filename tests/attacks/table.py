@@ -136,7 +136,7 @@ def write_page(report: SoakReport, path: Path) -> None:
     """The page of the documentation."""
     suites = [load_suite(name) for name in report.tallies]
     lines = [_INTRODUCTION + "".join(f"| {suite.promise} | {suite.name} |\n" for suite in suites) + _PROMISES]
-    lines += ["## Outcomes of the last long run", ""]
+    lines += ["## Outcomes of the last run of `make soak`", ""]
     lines += [f"Seeds from {report.seed} on, {report.cases:,} cases, {report.seconds / 60:.0f} minutes.", ""]
     head, *rows = _rows(report)
     lines += [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *(f"| {' | '.join(row)} |" for row in rows), ""]

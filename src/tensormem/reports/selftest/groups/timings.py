@@ -11,6 +11,7 @@ from time import perf_counter
 from tensormem import mr
 from tensormem.reports.selftest.group import Group
 from tensormem.reports.selftest.outcome import Measurement
+from tensormem.reports.selftest.promise import NotOffered
 from tensormem.streams import Stream
 
 TYPE_CHECKING = False
@@ -49,7 +50,7 @@ def pool(subject: Subject) -> None:
 def stream_ordered(subject: Subject) -> None:
     """Stream-ordered memory is allocated and freed."""
     if subject.platform is None or not subject.can("memory_pools"):
-        return
+        raise NotOffered("the device has no memory pools")
     resource, driver = mr.GpuAsyncMemoryResource(subject.driver), subject.bare
     with Stream(subject.driver) as stream:
         handle = stream.handle
@@ -65,7 +66,7 @@ def stream_ordered(subject: Subject) -> None:
 def page(subject: Subject) -> None:
     """A page is created, mapped and opened."""
     if not subject.can("virtual_memory"):
-        return
+        raise NotOffered("the device has no virtual memory")
     driver = subject.driver
     size = driver.granularity()[1]
     address = driver.reserve(size)
