@@ -169,6 +169,7 @@ def test_a_copy_on_a_stream_is_inside_its_brackets() -> None:
     owner, tensor = bracketed()
     with tm.Stream(tm.drivers.host()) as stream:
         tensor.copy_(tm.full(24, 5, "uint8"), stream=stream)
+        tensor.wait()
         assert owner.told() == ["begin w", "end w"] and tensor.tolist() == [5] * 24
 
 

@@ -177,6 +177,7 @@ tensors_overlap = _tensor.overlap
 Loan = _tensor.Loan
 fill_now = _tensor.fill_now
 fill_on = _tensor.fill_on
+fill_in_turn = _tensor.fill_in_turn
 
 finish_streams_of = _tensor.finish_streams_of
 finish_uses = _tensor.finish_uses

@@ -12,7 +12,9 @@ from tensormem._core import (
     Stream,
     StreamLike,
     Tensor,
+    TransferReport,
     empty,
+    fill_in_turn,
     fill_now,
     fill_on,
     finish_uses,
@@ -40,35 +42,26 @@ def fill(tensor: Tensor, pattern: bytes, stream: StreamLike | None) -> None:
     if storage.mappable and stream is None:
         fill_now(tensor, pattern)
         return
-    driver = _driver_of(storage, stream) if storage.direct or not storage.bracketed else None
-    if driver is None:
-        # The stream is a GPU's, which does not reach the memory, or its owner is told of the access: the CPU takes its
-        # turn there.
-        transfer(tensor, _filled(tensor, pattern), stream)
+    driver = _driver_of(storage, stream)
+    work = stream_on(_driver_of_stream(stream) if driver is None else driver, stream)
+    if storage.mappable and work.driver is host() and work.is_default:
+        fill_now(tensor, pattern)
         return
     with using(storage):
-        _fill_on(stream_on(driver, stream), tensor, pattern)
+        _fill_on(work, tensor, pattern, by_cpu=driver is None)
 
 
-def _driver_of(storage: Storage, stream: StreamLike | None) -> Driver | None:
-    """Whose fill it is: the stream's where the memory is reached from there, else the memory's own."""
-    if isinstance(stream, Stream) and storage.host_accessible:
-        return stream.driver if stream.driver is host() or storage.space is not main else None
-    if storage.host_accessible:
-        return None
-    if storage.driver is None:
-        raise errors.MemoryUnavailable(str(storage.space), "its driver is not loaded, so nothing here can fill it")
-    return storage.driver
-
-
-def _fill_on(work: Stream, tensor: Tensor, pattern: bytes) -> None:
+def _fill_on(work: Stream, tensor: Tensor, pattern: bytes, *, by_cpu: bool) -> None:
     storage = tensor.storage
-    inline = work.driver.name == "host" and work.is_default
-    come_after_copies(tensor, work, inline)
+    if work.closed:
+        raise errors.StreamMisuse(work.id, what="the stream was destroyed, or belongs to another process")
+    come_after_copies(tensor, work, inline=False)
     prepare_use(storage, work, "write")
-    device = _HOST if storage.host_accessible else tensor.space.device_id
+    device = 0 if work.driver is host() else _HOST if storage.host_accessible else tensor.space.device_id
     try:
-        filled = fill_on(tensor, pattern, work, 0 if work.driver.name == "host" else device)
+        filled = not by_cpu and fill_on(tensor, pattern, work, device)
+        if not filled and storage.mappable:
+            filled = _fill_in_turn(work, tensor, pattern)
     except BaseException:
         # Some of it may have been queued.
         finish_uses(work, [(storage, "write")])
@@ -77,12 +70,36 @@ def _fill_on(work: Stream, tensor: Tensor, pattern: bytes) -> None:
         # No few boxes describe this layout: it is copied from memory that is filled.
         transfer(tensor, _filled(tensor, pattern), None if work.is_default else work)
         return
-    if not inline:
-        finish_uses(work, [(storage, "write")])
-        mark_written(storage, work.record())
+    finish_uses(work, [(storage, "write")])
+    mark_written(storage, work.record())
+
+
+def _fill_in_turn(work: Stream, tensor: Tensor, pattern: bytes) -> bool:
+    report = TransferReport(tensor.nbytes, "cpu", "the CPU takes its turn on the stream", tensor.space, tensor.space)
+    start = work.record(timing=True)
+    fill_in_turn(tensor, pattern, work, report)
+    report.runs_between(start, work.record(timing=True))
+    tensor.storage.transfer = report
+    return True
 
 
 def _filled(tensor: Tensor, pattern: bytes) -> Tensor:
     made = empty(tensor.shape, tensor.dtype)
     fill_now(made, pattern)
     return made
+
+
+def _driver_of(storage: Storage, stream: StreamLike | None) -> Driver | None:
+    """Whose fill it is: the stream's where the memory is reached from there, else the memory's own; None where the CPU
+    has to take its turn on the stream."""
+    if storage.mappable:
+        if not storage.direct or not isinstance(stream, Stream):
+            return None
+        return stream.driver if stream.driver is host() or storage.space is not main else None
+    if storage.driver is None:
+        raise errors.MemoryUnavailable(str(storage.space), "its driver is not loaded, so nothing here can fill it")
+    return storage.driver
+
+
+def _driver_of_stream(stream: StreamLike | None) -> Driver:
+    return stream.driver if isinstance(stream, Stream) else host()

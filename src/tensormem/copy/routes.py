@@ -10,6 +10,7 @@ from tensormem._core import (
     Storage,
     Stream,
     Tensor,
+    TransferReport,
     copy_by_driver,
     copy_on_host,
     empty,
@@ -25,19 +26,28 @@ _HOST = -1  # what a driver of GPUs calls memory of the host
 _CHUNK = 4 << 20
 
 
-def run(to: Tensor, source: Tensor, work: Stream, route: str, staging: list[Storage]) -> bool:
+def run(to: Tensor, source: Tensor, work: Stream, report: TransferReport, staging: list[Storage]) -> bool:
     """Queue the copy on `work`; whether a host function reads or writes pageable memory when its turn comes.
 
-    The memory that it goes through is appended to `staging`, for the caller to record that `work` uses it.
+    The memory that it goes through is appended to `staging`, for the caller to record that `work` uses it. What fails
+    only when its turn comes is told to `report`.
     """
-    if route == "cpu":
-        copy_on_host(to, source, work.driver, work)
+    if report.route == "cpu":
+        copy_on_host(to, source, work.driver, work, report)
         return False
-    if route == "staged" and to.is_contiguous and source.is_contiguous:
-        _run_staged(to, source, work, staging)
+    staged = report.route == "staged"
+    if staged and to.is_contiguous and source.is_contiguous:
+        _run_staged(to, source, work, report, staging)
         return True
-    if route == "staged" and _run_packed(to, source, work, staging):
+    if staged and not (to.storage.direct and source.storage.direct):
+        _run_beside(to, source, work, report, staging)
         return True
+    if staged and _run_packed(to, source, work, staging):
+        return True
+    return _run_direct(to, source, work, staging)
+
+
+def _run_direct(to: Tensor, source: Tensor, work: Stream, staging: list[Storage]) -> bool:
     if _by_driver(to, source, work) >= 0:
         return False
     _run_through_host(to, source, work, staging)
@@ -52,13 +62,13 @@ def _device(tensor: Tensor) -> int:
     return _HOST if tensor.storage.host_accessible else tensor.space.device_id
 
 
-def _run_staged(to: Tensor, source: Tensor, work: Stream, staging: list[Storage]) -> None:
+def _run_staged(to: Tensor, source: Tensor, work: Stream, report: TransferReport, staging: list[Storage]) -> None:
     """Two pieces of pinned memory in turn: while the driver copies one, a host function on a stream beside copies the
     other. All of it is queued at once; the streams wait for one another, and nobody else does."""
     left, right = reinterpret(to, "uint8"), reinterpret(source, "uint8")
     pieces = [_pinned(min(_CHUNK, to.nbytes), "uint8", work, staging) for _ in range(2)]
     side = stream_beside(work)
-    upload = source.storage.host_accessible
+    upload = source.storage.mappable
     first, second = (side, work) if upload else (work, side)
     come_after(side, work)
     emptied: list[Event | None] = [None, None]
@@ -67,18 +77,29 @@ def _run_staged(to: Tensor, source: Tensor, work: Stream, staging: list[Storage]
         piece, before = pieces[turn % 2][: end - start], emptied[turn % 2]
         if before is not None:
             first.wait(before)
-        _move(piece, right[start:end], first, by_host=upload)
+        _move(piece, right[start:end], first, report if upload else None)
         come_after(second, first)
-        _move(left[start:end], piece, second, by_host=not upload)
+        _move(left[start:end], piece, second, None if upload else report)
         emptied[turn % 2] = second.record()
     come_after(work, side)
 
 
-def _move(to: Tensor, source: Tensor, stream: Stream, *, by_host: bool) -> None:
-    if by_host:
-        copy_on_host(to, source, stream.driver, stream)
+def _move(to: Tensor, source: Tensor, stream: Stream, by_host: TransferReport | None) -> None:
+    if by_host is not None:
+        copy_on_host(to, source, stream.driver, stream, by_host)
     else:
         _by_driver(to, source, stream)
+
+
+def _run_beside(to: Tensor, source: Tensor, work: Stream, report: TransferReport, staging: list[Storage]) -> None:
+    """Pinned memory stands in for memory whose owner is told when the CPU touches it: the driver knows only that."""
+    packed = _pinned(to.shape, to.dtype, work, staging)
+    if source.storage.mappable:
+        copy_on_host(packed, source, work.driver, work, report)
+        _run_direct(to, packed, work, staging)
+    else:
+        _run_direct(packed, source, work, staging)
+        copy_on_host(to, packed, work.driver, work, report)
 
 
 def _run_packed(to: Tensor, source: Tensor, work: Stream, staging: list[Storage]) -> bool:

@@ -24,7 +24,6 @@ from tensormem._core import (
     install_transfers,
     mark_written,
     prepare_use,
-    reap_streams,
     shares_streams,
     stream_on,
     tensors_overlap,
@@ -114,8 +113,6 @@ def _resource_beside(tensor: Tensor) -> DeviceMemoryResource:
 
 def transfer(to: Tensor, source: Tensor, stream: StreamLike | None) -> TransferReport:
     """Copy the values of `source` into `to`, by the route for their memory, in the order of `stream`."""
-    if _is_told(to) or _is_told(source):
-        return _transfer_mapped(to, source, stream)
     driver, route, why = _route(to, source, stream)
     report = TransferReport(to.nbytes, route, why, source.space, to.space)
     if to.nbytes == 0:
@@ -142,7 +139,7 @@ def _transfer_on(work: Stream, to: Tensor, source: Tensor, report: TransferRepor
     begun = None if inline else work.record(timing=True)
     staging: list[Storage] = []
     try:
-        late = run(to, source, work, report.route, staging)
+        late = run(to, source, work, report, staging)
         if begun is None:
             report.took(time.perf_counter() - start)
             return report
@@ -161,40 +158,20 @@ def _transfer_on(work: Stream, to: Tensor, source: Tensor, report: TransferRepor
     mark_written(to.storage, end)
     if late and not asked:
         # Nobody asked for a stream: pageable memory is free to change when the call returns, as it always was.
-        end.synchronize()
+        to.wait()
     return report
-
-
-def _is_told(tensor: Tensor) -> bool:
-    """Whether its owner has to be told of the access, before and after."""
-    return tensor.storage.bracketed and not tensor.storage.direct
 
 
 def _defaults_elsewhere(work: Stream, *tensors: Tensor) -> list[Stream]:
     """The default streams of the other devices whose memory is copied: others may have queued work on them that we know
     nothing of, and rely on their order as they would on one device."""
-    found = {tensor.storage.driver for tensor in tensors if not tensor.storage.host_accessible}
+    found = {tensor.storage.driver for tensor in tensors if not tensor.storage.mappable}
     return [Stream.default(driver) for driver in found if driver not in (None, work.driver)]
-
-
-def _transfer_mapped(to: Tensor, source: Tensor, stream: StreamLike | None) -> TransferReport:
-    """Declares both accesses, copies, and waits: the brackets close behind the copy."""
-    with to.map("w") as written, source.map("r") as read:
-        left, right = written.as_tensor(), read.as_tensor()
-        try:
-            report = transfer(left, right, stream)
-            left.wait()
-        finally:
-            left.close()
-            right.close()
-            reap_streams(quickly=True)  # the maps can end now
-    to.storage.transfer = report
-    return report
 
 
 def _route(to: Tensor, source: Tensor, stream: StreamLike | None) -> tuple[Driver, str, str]:
     host = drivers.host()
-    far = [tensor.storage for tensor in (to, source) if not tensor.storage.host_accessible]
+    far = [tensor.storage for tensor in (to, source) if not tensor.storage.mappable]
     if not far:
         if isinstance(stream, Stream) and stream.driver is not host:
             if main in (to.space, source.space):
@@ -206,6 +183,8 @@ def _route(to: Tensor, source: Tensor, stream: StreamLike | None) -> tuple[Drive
         raise errors.MemoryUnavailable(str(far[0].space), "its driver is not loaded, so nothing here can copy it")
     if main not in (to.space, source.space):
         return driver, "driver", "the driver copies between these two itself"
+    if not all(tensor.storage.direct for tensor in (to, source) if tensor.storage.mappable):
+        return driver, "staged", "its owner is told when the CPU touches it, so pinned memory stands in for it"
     if to.nbytes >= _STAGED_FROM and to.is_contiguous and source.is_contiguous:
         return driver, "staged", "pageable memory of this size goes through pinned memory in pieces"
     if stream is not None and to.space is main:
@@ -218,10 +197,12 @@ def come_after_copies(tensor: Tensor, work: Stream, inline: bool) -> None:
     end = written_until(tensor.storage)
     if end is None or tensor.ready:
         return
-    if inline or not shares_streams(end.driver, work.driver):
-        tensor.wait()
-    else:
+    if not inline and shares_streams(end.driver, work.driver):
         work.wait(end)
+    elif not inline and work.driver is drivers.host():
+        work.launch(end.synchronize)  # its worker waits, and nobody else
+    else:
+        tensor.wait()
 
 
 install_transfers(_copy_into)

@@ -71,6 +71,11 @@ class PixelBuffer:
         """Whether it has a map that keeps OpenGL from using it; a persistent one never has."""
         return self._mapped.locked()
 
+    @property
+    def thread_bound(self) -> bool:
+        """Whether an access can begin only on the thread that has the context current, as with one of somebody else."""
+        return self.context.foreign
+
     def begin_access(self, mode: str) -> int:
         """Make the bytes reachable: waits for what OpenGL still does with them, and gives their address."""
         if self._site.gone is not None:
@@ -82,7 +87,7 @@ class PixelBuffer:
         return self._begin_map(mode)
 
     def _begin_map(self, mode: str) -> int:
-        if not self._mapped.acquire(blocking=False):
+        if not self._take_map():
             raise errors.PboMapped(self.name)
         try:
             self.context.run(self._map, mode)
@@ -91,6 +96,12 @@ class PixelBuffer:
             raise
         self._last_read = self._last_write = None  # mapping waited for them
         return self.address
+
+    def _take_map(self) -> bool:
+        if self._mapped.acquire(blocking=False):
+            return True
+        self._site.drain()  # an end that another thread posted may be waiting for this one
+        return self._mapped.acquire(blocking=False)
 
     def end_access(self, mode: str) -> None:
         """Give the bytes back to OpenGL. Where the context is gone there is nobody to give them to."""
@@ -116,6 +127,8 @@ class PixelBuffer:
     def check_usable(self) -> None:
         """Raise `PboMapped` while the CPU has it, `PboDisconnected` if the context is gone."""
         self._check_connected()
+        if self.mapped:
+            self._site.drain()
         if self.mapped:
             raise errors.PboMapped(self.name, what="OpenGL cannot use it meanwhile")
 

@@ -16,7 +16,9 @@ class MappedOwner(Protocol):
 
     Declared ones (`map`) have a pair of calls each, and several may be open at once if the owner lets them. Buffers,
     arrays and DLPack tensors that were taken without a map share one pair per mode: "rw", or "r" where the tensor is
-    read-only. Both are called from any thread.
+    read-only. Both are called from any thread: a copy or fill on a stream calls them when its turn comes, on the thread
+    that does the stream's work. An owner that can begin on one thread only says so by an attribute `thread_bound` that
+    is true: then the begin of such a copy is called where it is queued, and its end wherever it is over.
 
     >>> import tensormem as tm
     >>> class Camera:

@@ -49,6 +49,21 @@ def test_an_access_whose_body_raises_ends_all_the_same(storage: Storage, mode: s
     assert (len(seen), storage.owner.syncs.open) == (2, 0)
 
 
+def test_copies_and_fills_on_a_stream_are_queued_with_their_brackets(storage: Storage) -> None:
+    gate, syncs = threading.Event(), storage.owner.syncs
+    frame, copied = tm.Tensor(storage, "uint8", 5000), tm.zeros(5000, "uint8")
+    with tm.Stream("main") as stream:
+        stream.launch(gate.wait)
+        frame.fill_(7, stream=stream)  # would wait for ever: nobody else opens the gate
+        copied.copy_(frame, stream=stream)
+        assert syncs.started.total() == 0 and not frame.ready
+        frame.close()
+        gate.set()
+        stream.synchronize()
+    assert (dict(syncs.started), syncs.open) == ({"w": 1, "r": 1}, 0)
+    assert copied.tolist() == [7] * 5000
+
+
 def test_a_map_that_is_forgotten_ends_with_its_last_array(storage: Storage) -> None:
     array = tm.Tensor(storage, "uint8", 5000).map("rw").numpy()
     assert storage.owner.syncs.open == 1

@@ -3,6 +3,7 @@ from tensormem._core.tensor.endings import *
 from tensormem._core.tensor.fills import *
 from tensormem._core.tensor.kinds import *
 from tensormem._core.tensor.maps import *
+from tensormem._core.tensor.queued_accesses import *
 from tensormem._core.tensor.storages import *
 from tensormem._core.tensor.tensors import *
 from tensormem._core.tensor.transfers import *

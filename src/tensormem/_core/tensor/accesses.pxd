@@ -13,8 +13,10 @@ cdef class Accesses(Ending):
     cdef bint _closed
 
     cdef object _lock(self, bint readonly)
+    # Begins an access that nobody counts, and gives the address of the first byte; the other half ends it.
     cdef uint64_t begin(self, str mode) except? 0
-    # Begins a declared access and gives the address of the first byte; the other half ends it.
+    cdef int end(self, str mode) except -1
+    # The same for a declared one, which ends with the memory at the latest.
     cdef uint64_t begin_planned(self, str mode) except? 0
     cdef int end_planned(self, str mode) except -1
     # One more, or one less, who holds the address without having declared it: the first begins, the last ends.

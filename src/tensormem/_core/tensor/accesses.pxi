@@ -46,15 +46,24 @@ cdef class Accesses(Ending):
 
     cdef uint64_t begin(self, str mode) except? 0:
         cdef uint64_t base
-        given = self._owner.begin_access(mode)
+        owner = self._owner
+        if owner is None:
+            raise errors.UseAfterFree(0, 0, what="the memory was given back")
+        given = owner.begin_access(mode)
         try:
             base = address_of(given) + self._shift
             if base == self._shift:
                 raise errors.InvalidArgument("an access was begun and gave no address")
         except BaseException:
-            self._owner.end_access(mode)
+            owner.end_access(mode)
             raise
         return base
+
+    cdef int end(self, str mode) except -1:
+        owner = self._owner
+        if owner is not None:
+            owner.end_access(mode)
+        return 0
 
     cdef uint64_t begin_planned(self, str mode) except? 0:
         cdef uint64_t base = self.begin(mode)

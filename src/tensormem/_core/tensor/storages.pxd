@@ -53,6 +53,10 @@ cdef class Storage:
     cdef inline bint is_pending(self) noexcept:
         return self._pending is not None
 
+    # Whether the CPU may touch the bytes at `address` without telling the owner of it.
+    cdef inline bint is_direct(self) noexcept:
+        return self.host and (self.accesses is None or self.direct_)
+
     cdef Event pending(self)
     cdef int set_pending(self, Event event) except -1
     cdef int set_transfer(self, object report) except -1

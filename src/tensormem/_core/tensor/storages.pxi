@@ -223,7 +223,7 @@ cdef class Storage:
     @property
     def direct(self):
         """Whether copies on a stream may touch the bytes at `ptr`, also where the owner is told of other accesses."""
-        return self.host and (self.accesses is None or self.direct_)
+        return self.is_direct()
 
     @property
     def mappable(self):
@@ -267,11 +267,15 @@ cdef class Storage:
             return True
         if not event.done:
             return False
-        self._forget_pending(event)
+        if self._transfer is None or not self._transfer.unheard:  # or else whoever waits is to hear of it
+            self._forget_pending(event)
         return True
 
     def wait(self, timeout=None):
-        """Wait until no copy into it is under way; `TimedOut` when that takes longer than `timeout` seconds."""
+        """Wait until no copy into it is under way; `TimedOut` when that takes longer than `timeout` seconds.
+
+        What went wrong with the copy when its turn came is raised once, here or where the bytes are next read.
+        """
         self.settle(timeout)
 
     def mark_pending(self, event):
@@ -435,6 +439,8 @@ cdef class Storage:
         if event is not None:
             event.synchronize(timeout)
             self._forget_pending(event)
+            if self._transfer is not None and self._transfer.unheard:
+                raise self._transfer.error
         return 0
 
 

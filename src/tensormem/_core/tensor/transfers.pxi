@@ -7,7 +7,7 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libcpp.utility cimport move
 
 from tensormem._core.construction cimport Construction, begin_construction
-from tensormem._core.base cimport Driver, Event, Stream, borrow_stream, stream_id
+from tensormem._core.base cimport Driver, Event, Stream, borrow_stream, report_unraisable, stream_id
 from tensormem._core.failures cimport check
 from tensormem._core.native cimport Driver as NativeDriver
 from tensormem._core.native cimport Access, Status, StreamId
@@ -54,6 +54,8 @@ cdef class TransferReport:
     cdef double _seconds
     cdef Event _start
     cdef Event _end
+    cdef object _error
+    cdef bint _heard
     cdef Construction _construction
 
     def __init__(self, nbytes, route, why, source, destination, seconds=None):
@@ -64,6 +66,30 @@ cdef class TransferReport:
         self.source = source
         self.destination = destination
         self._seconds = -1.0 if seconds is None else seconds
+
+    def __dealloc__(self):
+        if self._error is not None and not self._heard:
+            report_unraisable(self._error, TransferReport)
+
+    cdef int fail(self, object error) except -1:
+        # The first failure is what went wrong.
+        if self._error is None:
+            self._error = error
+        return 0
+
+    @property
+    def error(self):
+        """What went wrong when its turn came on the stream: then the bytes are not there. None if nothing did.
+
+        It is raised once, where the bytes are waited for or next read; if nobody does, `sys.unraisablehook` hears of it.
+        """
+        self._heard = True
+        return self._error
+
+    @property
+    def unheard(self):
+        """Whether something went wrong, and nobody has asked what."""
+        return self._error is not None and not self._heard
 
     def took(self, seconds):
         """Say how long the copy took."""
@@ -99,6 +125,8 @@ cdef class TransferReport:
 
     def __repr__(self):
         took = "under way" if self.seconds is None else f"{self.seconds * 1e6:.1f} us"
+        if self._error is not None:
+            took = f"failed: {self._error!r}"
         return f"<TransferReport {self.source} -> {self.destination}, {self.nbytes} bytes by {self.route}, {took}>"
 
 
@@ -307,8 +335,12 @@ def shares_streams(Driver one not None, Driver other not None):
     return one.native == other.native or share_streams(one.native[0], other.native[0])
 
 
-def copy_on_host(Tensor to not None, Tensor source not None, Driver driver not None, stream=None):
-    """Copy with the CPU, in the order of `stream` of `driver`; how many bytes."""
+def copy_on_host(Tensor to not None, Tensor source not None, Driver driver not None, stream=None,
+                 TransferReport report=None):
+    """Copy with the CPU, in the order of `stream` of `driver`; how many bytes.
+
+    Where an owner is told of the access, `report` is what hears of a failure when its turn comes.
+    """
     cdef CopyPlan plan
     cdef CopyPlan* queued
     cdef Status status
@@ -318,7 +350,9 @@ def copy_on_host(Tensor to not None, Tensor source not None, Driver driver not N
     nbytes = plan.nbytes()
     if nbytes == 0:
         return 0
-    if not driver.native.stream_is_inline(queue):
+    if _is_told_of(to) or _is_told_of(source):
+        _queue(_access(to, source, None, report), driver, queue)
+    elif not driver.native.stream_is_inline(queue):
         queued = new CopyPlan(plan)
         with nogil:
             status = driver.native.launch_host(tm_run_and_drop, queued, queue)
