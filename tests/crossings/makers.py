@@ -105,6 +105,18 @@ def _pool_at_offset(nbytes: int, tag: str | None = None) -> Made:
     return Made(pool, pool.close, pool.physical_memory_usage)
 
 
+def _suspended(nbytes: int, tag: str | None = None) -> Made:
+    """Contents of suspended memory, which a pool keeps in main memory."""
+    pool = tm.VirtualMemoryPool("64MiB")
+    try:
+        block = pool.allocate(size=nbytes, tag=tag)
+        pool.suspend(block.tag)
+    except BaseException:
+        pool.close()
+        raise
+    return Made((pool, block), pool.close, pool.physical_memory_usage + nbytes)
+
+
 def _tenant(nbytes: int, tag: str | None = None) -> Made:
     models = tm.TenantPool("1GiB")
     try:
@@ -326,6 +338,7 @@ MAKERS = [
     Maker("FrameRing", _ring, takes_tag=_ring, has_views=False),
     Maker("VirtualMemoryPool", _pool, takes_tag=lambda n, tag: _pool(n, tag=tag)),
     Maker("VirtualMemoryPool at an offset", _pool_at_offset, takes_tag=_pool_at_offset, has_views=False),
+    Maker("VirtualMemoryPool.suspend", _suspended, takes_tag=_suspended, has_views=False),
     Maker("VirtualMemoryManager.alloc_physical", _pages, has_views=False),
     Maker("TenantPool", _tenant, takes_tag=_tenant, has_views=False),
     Maker("BlockCache", _cache, takes_tag=_cache, has_views=False),

@@ -5,10 +5,12 @@ import errno
 import gc
 import os
 import threading
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
+import tensormem as tm
 from support.holdings import nothing_left_behind
 from support.residency import resident_bytes
 from support.waiting import eventually
@@ -17,6 +19,7 @@ from tensormem.pools import PoolBlock, VirtualMemoryPool
 from tensormem.pools.spilled import Spilled
 
 PAGE = 2 << 20
+MIB = 1 << 20
 
 
 def test_a_view_pins_its_block_and_nothing_dangles() -> None:
@@ -173,3 +176,44 @@ def test_eight_threads_use_one_pool() -> None:
         for thread in threads:
             thread.join()
         assert broken == [] and pool._is_valid() and pool.stats().live_blocks == 0
+
+
+def test_contents_of_suspended_memory_are_charged_to_the_limit_and_given_back() -> None:
+    with tm.VirtualMemoryPool("64MiB") as pool:
+        block = pool.allocate(size=MIB, tag="weights")
+        memoryview(block)[:4] = b"abcd"
+        with tm.limit("8MiB") as limit:
+            pool.suspend("weights")
+            assert limit.used == MIB
+        pool.resume("weights")
+        assert limit.used == 0 and bytes(memoryview(block)[:4]) == b"abcd"
+        with tm.limit("8MiB") as limit:
+            pool.suspend("weights", "file")
+            assert limit.used == 0  # a file is not memory
+
+
+def test_a_suspension_without_room_for_the_contents_says_so_and_changes_nothing() -> None:
+    with tm.VirtualMemoryPool("64MiB") as pool:
+        block = pool.allocate(size=MIB, tag="weights")
+        before = pool.stats()
+        with tm.limit(MIB - 1), pytest.raises(tm.errors.OutOfBudget) as caught:
+            pool.suspend("weights")
+        assert caught.value.report().tag == "weights"
+        with tm.use_resource(tm.mr.AbstractMemoryResource()), pytest.raises(tm.errors.Untouchable):
+            pool.suspend("weights")
+        assert pool.stats() == before and not block.suspended
+        memoryview(block)[:1] = b"x"
+
+
+@pytest.mark.parametrize("end", [tm.VirtualMemoryPool.close, lambda pool: None], ids=["closed", "dropped"])
+def test_contents_end_with_their_pool(end: Callable[[tm.VirtualMemoryPool], None]) -> None:
+    mr = tm.mr.StatisticsResourceAdaptor(tm.mr.HostMemoryResource())
+    pool = tm.VirtualMemoryPool("64MiB")
+    pool.allocate(0, PAGE, tag="weights")
+    with tm.use_resource(mr):
+        pool.suspend("weights")
+    assert mr.bytes_outstanding == PAGE
+    end(pool)
+    del pool
+    gc.collect()
+    assert mr.bytes_outstanding == 0

@@ -1,6 +1,7 @@
 """Owns: the contents of suspended memory, kept in main memory or in a file without a name, or nowhere.
 
-Must not know: which pool they come from.
+Main memory for them is a block of the current resource: limits, traces and statistics see it as any other. Must not
+know: which pool they come from.
 """
 
 import bisect
@@ -14,7 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tensormem import errors
-from tensormem._core import Driver
+from tensormem._core import DeviceBlock, Driver
+from tensormem.mr import get_current_device_resource
 from tensormem.streams import Stream
 
 __all__ = ["Spilled"]
@@ -26,14 +28,14 @@ class Spilled:
     """Copies of some places of a pool, in the order of addresses, one behind the other.
 
     >>> from tensormem.pools.spilled import Spilled
-    >>> Spilled([], "drop").nbytes
+    >>> Spilled([], "drop", "weights").nbytes
     0
     """
 
-    def __init__(self, places: Sequence[_Place], contents: str) -> None:
+    def __init__(self, places: Sequence[_Place], contents: str, tag: str) -> None:
         self._places = sorted(places)
         self._starts = list(itertools.accumulate((size for _, size in self._places), initial=0))
-        self._kept = _room(self.nbytes, contents)
+        self._kept = _room(self.nbytes, contents, tag)
 
     @property
     def nbytes(self) -> int:
@@ -65,23 +67,27 @@ class Spilled:
 
     def close(self) -> None:
         """Give the room back."""
-        if self._kept is not None:
-            self._kept.close()
-            self._kept = None
+        kept, self._kept = self._kept, None
+        if isinstance(kept, DeviceBlock):
+            kept.mr.deallocate(kept)
+        elif kept is not None:
+            kept.close()
 
 
-def _address(kept: mmap.mmap) -> int:
+def _address(kept: DeviceBlock | mmap.mmap) -> int:
+    if isinstance(kept, DeviceBlock):
+        return int(kept)
     return ctypes.addressof(ctypes.c_char.from_buffer(kept))  # the export ends here, so that `close` can
 
 
-def _room(nbytes: int, contents: str) -> mmap.mmap | None:
+def _room(nbytes: int, contents: str, tag: str) -> DeviceBlock | mmap.mmap | None:
     if contents not in ("main", "file", "drop") and not Path(contents).is_dir():
         raise errors.InvalidArgument(f"contents go to 'main', a 'file', a folder, or 'drop'; not {contents!r}")
     if contents == "drop" or not nbytes:
         return None
+    if contents == "main":
+        return _block(nbytes, tag)
     try:
-        if contents == "main":
-            return mmap.mmap(-1, nbytes)
         with tempfile.TemporaryFile(dir=None if contents == "file" else contents) as file:
             os.posix_fallocate(file.fileno(), 0, nbytes)  # room on the disk is found missing now, not while copying
             return mmap.mmap(file.fileno(), nbytes)
@@ -93,3 +99,10 @@ def _room(nbytes: int, contents: str) -> mmap.mmap | None:
             os.strerror(code),
             what=f"making room for {nbytes:,} bytes of suspended contents in {contents!r}",
         ) from error
+
+
+def _block(nbytes: int, tag: str) -> DeviceBlock:
+    mr = get_current_device_resource()
+    if not mr.is_host_accessible:
+        raise errors.Untouchable("keeping suspended contents", "main")
+    return mr.allocate(nbytes, tag=tag)

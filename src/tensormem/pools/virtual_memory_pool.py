@@ -114,6 +114,7 @@ class VirtualMemoryPool(_core.VirtualMemoryPool):
         """Give up the memory of everything that carries the tag, and keep its addresses; says how many bytes.
 
         The contents are kept in "main" memory, in a "file" without a name (or one in the folder given), or "drop"ped.
+        Main memory for them comes from the current resource, under the same tag, and limits in force count it.
         Touching the addresses faults until `resume`. `StreamMisuse` while a stream uses any of it, `StillHeld` while a
         view does; then nothing has changed.
         """
@@ -122,7 +123,7 @@ class VirtualMemoryPool(_core.VirtualMemoryPool):
             places = self._hold_tagged(tag)
             ids = [number for number, *_ in places]
             try:
-                spilled = Spilled([(address, size) for _, address, size, _ in places], contents)
+                spilled = Spilled([(address, size) for _, address, size, _ in places], contents, tag)
             except BaseException:
                 self._let_go(ids)
                 raise
