@@ -1,5 +1,6 @@
 // The memory areas that mappings cost: joined where neighbours are neighbours, counted exactly, refused in time.
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <random>
@@ -28,6 +29,16 @@ std::uint64_t actual_areas() {
   for (int c = 0; (c = std::fgetc(file)) != EOF;) lines += c == '\n' ? 1 : 0;
   std::fclose(file);
   return lines;
+}
+
+// As the kernel sees it: it reads for us, and says no instead of a fault.
+bool can_be_read(std::uint64_t address) {
+  int ends[2] = {};
+  TM_CHECK(pipe(ends) == 0);
+  const bool can = write(ends[1], reinterpret_cast<const void*>(address), 1) == 1;
+  close(ends[0]);
+  close(ends[1]);
+  return can;
 }
 
 TM_TEST("wishing for the address of the mapping keeps a thousand pages one memory area, made in any order") {
@@ -178,6 +189,35 @@ TM_TEST("too many mappings are refused before the kernel refuses, and everything
 }
 
 #if !defined(__SANITIZE_THREAD__)  // its runtime needs areas of its own while there are none, and ends the process
+TM_TEST("what is mapped can be unmapped and released when others took the last area") {
+  HostDriver& driver = host_driver();
+  const std::uint64_t limit = driver.counters().area_limit;
+  if (limit > 200000) {
+    std::fprintf(stderr, "  not tried: vm.max_map_count is %llu\n", static_cast<unsigned long long>(limit));
+    return;
+  }
+  constexpr std::uint64_t kIslands = 32;
+  constexpr std::uint64_t kBytes = 2 * kIslands * kSmall;
+  const std::uint64_t range = new_range(kBytes);
+  const PhysicalHandle physical = new_physical(kSmall);
+  for (std::uint64_t i = 0; i < kIslands; ++i) map_writable(range + 2 * i * kSmall, kSmall, physical);
+  const std::uint64_t pages = limit + 64;
+  char* const foreign =
+      static_cast<char*>(mmap(nullptr, pages * 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  TM_CHECK(foreign != MAP_FAILED && can_be_read(range));
+  for (std::uint64_t page = 1; page < pages; page += 2) (void)mprotect(foreign + page * 4096, 4096, PROT_NONE);
+  while (mmap(nullptr, 4096, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) {
+  }
+  bool all_unmapped = true;
+  for (std::uint64_t i = 0; i < kIslands; ++i) {
+    all_unmapped = driver.unmap(range + 2 * i * kSmall, kSmall).ok() && all_unmapped;
+  }
+  TM_CHECK(all_unmapped && driver.is_valid());
+  TM_CHECK(!can_be_read(range) && driver.physical_destroy(physical).ok());
+  TM_CHECK(driver.release(range, kBytes).ok() && is_clean());
+  TM_CHECK(munmap(foreign, pages * 4096) == 0);
+}
+
 TM_TEST("room that others gave back is seen after a refusal") {
   HostDriver& driver = host_driver();
   const std::uint64_t limit = driver.counters().area_limit;

@@ -240,13 +240,21 @@ Status VirtualMemory::unmap(std::uint64_t address, std::uint64_t size) noexcept 
   return {};
 }
 
+// A process that has all the areas it may have gets no new one, not even in place of an old one. Areas that nobody can
+// touch serve as well: what is mapped there next replaces them, and so does the release of the reservation.
+int VirtualMemory::close_off(std::uint64_t address, std::uint64_t size) noexcept {
+  const int error = os::reserve_over(address, size);
+  if (error != ENOMEM || !budget_.is_exhausted()) return error;
+  return os::protect(address, size, os::Protection::none);
+}
+
 Status VirtualMemory::take_out(Reservation& reservation, std::uint64_t address, std::uint64_t size,
                                Reservation::Pieces* removed) noexcept try {
   TM_TRY(budget_.admit_last(reservation.possible_growth(address, size)));
   reservation.split_at(address);
   reservation.split_at(address + size);
   const AreaWatch watch(budget_, reservation, address, size);
-  if (const int error = os::reserve_over(address, size); error != 0) {
+  if (const int error = close_off(address, size); error != 0) {
     reservation.merge(address, size);
     return refused(error, "mmap");
   }

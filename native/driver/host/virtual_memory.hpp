@@ -51,6 +51,7 @@ class VirtualMemory {
   static int map_neighbours(std::uint64_t address, const std::vector<Piece>& pieces) noexcept;
   Status change_access(Reservation& reservation, std::uint64_t address, std::uint64_t size,
                        AccessFlags access) noexcept;
+  int close_off(std::uint64_t address, std::uint64_t size) noexcept;
   Status take_out(Reservation& reservation, std::uint64_t address, std::uint64_t size,
                   Reservation::Pieces* removed) noexcept;
 
