@@ -107,6 +107,54 @@ def test_a_pickle_that_is_no_snapshot_is_refused(tmp_path: Path, wrong: object) 
         tm.trace.open(path)
 
 
+@pytest.mark.parametrize("put", [b"r\xff\xff\xff\x7f", b"p2147483647\n", b"p-1\n", b"q\x05"])
+def test_a_pickle_with_wild_numbers_is_refused_before_python_makes_room(tmp_path: Path, put: bytes) -> None:
+    sound = pickle.dumps(snapshot(), protocol=2)
+    path = tmp_path / "wild.pickle"
+    path.write_bytes(sound[:3] + put + sound[3:])
+    with pytest.raises(TraceError, match="out of order") as refused:
+        tm.trace.open(path)
+    assert refused.value.offset == 3
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_snapshots_of_every_protocol_are_read(tmp_path: Path, protocol: int) -> None:
+    many = [{"action": "alloc", "addr": 4096 * n, "size": 512, "user_metadata": f"text {n}"} for n in range(2000)]
+    path = tmp_path / "snapshot.pickle"
+    path.write_bytes(pickle.dumps({"segments": [], "device_traces": [many]}, protocol))
+    assert len(list(tm.trace.open(path).blocks())) == 2000
+
+
+def _doubled(times: int) -> object:
+    value: object = "x"
+    for _ in range(times):
+        value = (value, value)
+    return value
+
+
+_ROW = {"action": "alloc", "addr": 1, "size": 1}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"device_traces": [[_ROW] * 20_000] * 20_000},
+        {"device_traces": [[{"action": "alloc", "addr": _doubled(60)}]]},
+        {"device_traces": [[]], "segments": [{"device": 0, "address": 0, "blocks": [{"size": 1}] * 9_999}] * 9_999},
+        {
+            "device_traces": [[]],
+            "segments": [{"device": 0, "blocks": [{"size": 1, "state": "active_allocated", "address": []}]}],
+        },
+    ],
+    ids=["events", "doubled", "blocks", "address"],
+)
+def test_a_small_pickle_that_unfolds_without_end_is_refused(tmp_path: Path, wrong: object) -> None:
+    path = tmp_path / "small.pickle"
+    path.write_bytes(pickle.dumps(wrong))
+    with pytest.raises(TraceError):
+        tm.trace.open(path)
+
+
 def test_lifetimes_stay_as_they_are(tmp_path: Path) -> None:
     path = tmp_path / "step.csv"
     path.write_text("id,lower,upper,size\na,10,40,16\nb,40,60,8\n")

@@ -2,3 +2,4 @@
 """Owns: what watches: recordings, and the adaptors that log, track and guard."""
 include "trace/traces.pxi"
 include "trace/observers.pxi"
+include "trace/pickles.pxi"

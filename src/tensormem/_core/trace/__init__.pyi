@@ -1,2 +1,3 @@
 from tensormem._core.trace.observers import *
+from tensormem._core.trace.pickles import *
 from tensormem._core.trace.traces import *

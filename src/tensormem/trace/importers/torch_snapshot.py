@@ -1,7 +1,8 @@
 """Owns: reading PyTorch's memory snapshots (`torch.cuda.memory._dump_snapshot`).
 
 They are pickles, and a pickle can name any function to call: this one may hold plain dicts, lists, tuples, text and
-numbers, and a single name of anything else is refused before it is looked up. Must not know: who wants the events.
+numbers, and a single name of anything else is refused before it is looked up. It can also name one value many times:
+nothing here takes more than the file is long. Must not know: who wants the events.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import pickle
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
+from tensormem._core import first_odd_memo
 from tensormem.errors import TraceError
 from tensormem.trace.definitions import Names
 from tensormem.trace.events import Event, EventKind, Frame, Reporter
@@ -47,10 +49,12 @@ def matches(head: bytes) -> bool:
 
 def read(data: bytes, source: str) -> Trace:
     """The trace in a snapshot; `TraceError` when it is none, or when the pickle is not plain."""
-    return _Importer(_load(data, source), source).trace()
+    return _Importer(_load(data, source), source, len(data)).trace()
 
 
 def _load(data: bytes, source: str) -> dict[str, Any]:
+    if (odd := first_odd_memo(data)) >= 0:
+        raise TraceError(source, odd, what="the pickle cannot be read: it numbers its values out of order")
     stream = io.BytesIO(data)
     try:
         snapshot = _PlainUnpickler(stream).load()
@@ -65,11 +69,14 @@ def _load(data: bytes, source: str) -> dict[str, Any]:
 class _Importer:
     """One snapshot on its way to a trace."""
 
-    def __init__(self, snapshot: dict[str, Any], source: str) -> None:
+    def __init__(self, snapshot: dict[str, Any], source: str, nbytes: int) -> None:
         self._snapshot, self._source = snapshot, source
+        self._room = nbytes  # each event, block and frame of a file takes a byte of it at least
+        self._segments = self._segments_by_device()
         self._names = Names()
         self._frames: dict[Frame, int] = {}
         self._stacks: dict[tuple[int, ...], int] = {}
+        self._stacks_by_list: dict[int, int] = {}  # by the identity of a list of the snapshot
         self._generation = 0
 
     def trace(self) -> Trace:
@@ -86,6 +93,7 @@ class _Importer:
     def _rows(self, device: object) -> list[dict[str, Any]]:
         if not isinstance(device, list):
             self._refuse("a device's trace is no list")
+        self._take_room(device)
         for row in device:
             if not isinstance(row, dict) or not isinstance(row.get("action"), str):
                 self._refuse("an event has no action")
@@ -98,8 +106,14 @@ class _Importer:
     def _number(self, row: dict[str, Any], name: str) -> int:
         value = row.get(name, 0)
         if type(value) is not int or not 0 <= value < _LIMIT:
-            self._refuse(f"an event has the {name} {value!r:.40}")
+            shown = hex(value) if type(value) is int else f"of type {type(value).__name__}"
+            self._refuse(f"the {name} of an event or a block is {shown:.40}")
         return value
+
+    def _take_room(self, values: list[Any]) -> None:
+        self._room -= len(values)
+        if self._room < 0:
+            self._refuse("it lists the same values again and again")
 
     def _device_events(self, device: int, rows: list[dict[str, Any]], first: int) -> Iterator[Event]:
         live: dict[int, int] = {}
@@ -147,24 +161,40 @@ class _Importer:
             generation = live[address] = self._next()
             yield Event(0, EventKind.ALLOCATE, address, nbytes, generation, resource=device + 1, stack=stack)
 
-    def _active(self, device: int) -> Iterator[tuple[int, int, object]]:
+    def _segments_by_device(self) -> dict[int, list[dict[str, Any]]]:
+        found: dict[int, list[dict[str, Any]]] = {}
         segments = self._snapshot.get("segments", [])
         for segment in segments if isinstance(segments, list) else ():
-            if not isinstance(segment, dict) or segment.get("device") != device:
-                continue
+            if isinstance(segment, dict) and type(device := segment.get("device")) is int:
+                found.setdefault(device, []).append(segment)
+        return found
+
+    def _active(self, device: int) -> Iterator[tuple[int, int, object]]:
+        for segment in self._segments.get(device, ()):
             address = self._number(segment, "address")
             blocks = segment.get("blocks", [])
-            for block in blocks if isinstance(blocks, list) else ():
+            if not isinstance(blocks, list):
+                continue
+            self._take_room(blocks)
+            for block in blocks:
                 if not isinstance(block, dict):
                     self._refuse("a block of a segment is no dict")
                 nbytes = self._number(block, "size")
                 if block.get("state") == "active_allocated":
-                    yield block.get("address", address), nbytes, block.get("frames")
+                    placed = self._number(block, "address") if "address" in block else address
+                    yield placed, nbytes, block.get("frames")
                 address += nbytes
 
     def _stack(self, frames: object) -> int:
         if not isinstance(frames, list) or not frames:
             return 0
+        known = self._stacks_by_list.get(id(frames))
+        if known is None:
+            known = self._stacks_by_list[id(frames)] = self._new_stack(frames)
+        return known
+
+    def _new_stack(self, frames: list[Any]) -> int:
+        self._take_room(frames)
         numbers = tuple(self._frame(frame) for frame in frames if isinstance(frame, dict))
         number = self._stacks.setdefault(numbers, len(self._stacks) + 1)
         self._names.stacks[number] = numbers
