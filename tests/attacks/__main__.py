@@ -29,7 +29,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="the first seed of each suite (0)")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so long")
     parser.add_argument("--only", choices=suite_names(), action="append", help="this suite; can be said several times")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes at once")
+    parser.add_argument("--workers", type=int, default=1 + (os.cpu_count() or 1), help="processes at once")
     parser.add_argument("--page", type=Path, help="write the table of the documentation there")
     parser.add_argument("--fuzzing", type=Path, help="a file with what coverage-guided fuzzing came to")
     parser.add_argument("--no-endurance", action="store_true", help="do not watch a process that only works")

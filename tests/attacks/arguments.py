@@ -7,9 +7,7 @@ ends in an error of our own. Must not know: what the callables do.
 from __future__ import annotations
 
 import functools
-import gc
 import inspect
-import os
 import signal
 from collections.abc import Callable
 from random import Random
@@ -22,13 +20,13 @@ from attacks.outcome import Outcome
 from attacks.suite import Note, Suite
 from tensormem import FrameRing, errors
 
-__all__ = ["SUITE", "WAITS", "ask", "begin", "bounded", "errors", "methods_of", "parameters"]
+__all__ = ["SUITE", "WAITS", "ask", "begin", "bounded", "errors", "methods_of", "parameters", "prepare"]
 
 # What may wait as long as nothing happens: it has to hear a signal. Anything else has to return.
 WAITS = {"receive", "receive_image", "receive_ring", "accept", "read", "write", "send", "__iter__", "__next__", "wait"}
 WAITS |= {"synchronize", "claim", "connect", "attach", "call", "ask", "take", "serve", "wait_for", "receive_packet"}
 WAITS |= {"receive_physical", "send_packet", "send_physical", "cluster_stats", "line", "receive_line", "check_peer"}
-_PATIENCE, _LONG = 0.4, 20.0
+_PATIENCE, _LONG = 0.06, 20.0  # a wait looks for signals every 20 ms
 
 
 class _Alarm(BaseException):
@@ -174,13 +172,15 @@ def _case(draw: Random, note: Note) -> Outcome:
     return Outcome.FINE
 
 
+def prepare() -> None:
+    """Before the first batch: everything that is attacked is imported, and its signatures are known."""
+    for _, function in _functions():
+        parameters(function)
+
+
 def begin() -> None:
     """Before a batch."""
     signal.signal(signal.SIGALRM, _ring)
-    os.environ["TENSORMEM_ATTACKED"] = "1"
-    _functions()
-    gc.collect()
-    gc.freeze()
 
 
 SUITE = Suite(
@@ -189,5 +189,6 @@ SUITE = Suite(
     _case,
     share=0.62,
     batch=400,
+    prepare=prepare,
     begin=begin,
 )

@@ -332,5 +332,6 @@ SUITE = Suite(
     _case,
     share=0.06,
     batch=200,
+    prepare=arguments.prepare,
     begin=arguments.begin,
 )

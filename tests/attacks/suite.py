@@ -39,6 +39,8 @@ class Suite:
     case: Callable[[Random, Note], Outcome]
     share: float
     batch: int
+    # Once in a worker, which forks a child for every batch: imports and tables, but no thread and no descriptor.
+    prepare: Callable[[], None] = lambda: None
     begin: Callable[[], None] = lambda: None
     # What a batch of cases must not leave behind is checked at its end; it raises.
     finish: Callable[[], None] = lambda: None

@@ -239,6 +239,7 @@ SUITE = Suite(
     _case,
     share=0.02,
     batch=40,
+    prepare=arguments.prepare,
     begin=_begin,
     finish=_finish,
     why_not=_why_no_small_disk,

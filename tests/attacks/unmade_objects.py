@@ -85,11 +85,17 @@ def _case(draw: Random, note: Note) -> Outcome:
     return outcome
 
 
+def _prepare() -> None:
+    arguments.prepare()
+    _classes()
+
+
 SUITE = Suite(
     "unmade",
     "An object that was never made, or not to its end, answers or refuses whatever it is asked, and ends in silence.",
     _case,
     share=0.14,
     batch=400,
+    prepare=_prepare,
     begin=arguments.begin,
 )

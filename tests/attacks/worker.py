@@ -130,6 +130,9 @@ def main() -> None:
     suite, folder = load_suite(sys.argv[1]), Path(sys.argv[2])
     cell = Cell(folder / "cell")
     cell.end()
+    suite.prepare()
+    gc.collect()
+    gc.freeze()  # children neither look at what they share nor copy it
     print("ready", suite.why_not() or "", flush=True)
     for line in sys.stdin:
         first, count = map(int, line.split())
