@@ -9,6 +9,7 @@
 #include "base/ending.hpp"
 #include "base/invariant.hpp"
 #include "pool/block_cache_parts.hpp"
+#include "trace/record.hpp"
 #include "trace/reporters.hpp"
 #include "trace/reports.hpp"
 
@@ -17,9 +18,10 @@ namespace tensormem {
 namespace {
 
 constexpr std::uint64_t kSmallestPage = 64ULL << 10;
-constexpr std::uint64_t kGranule = 256;     // blocks begin at multiples of it
-constexpr std::uint64_t kWasteDivisor = 8;  // a frame wastes at most this part of itself, where that can be
-constexpr std::uint64_t kLongestFrame = 8;  // times the pages that one block needs
+constexpr std::uint64_t kMostPlanes = 1ULL << 16;
+constexpr std::uint64_t kGranule = 256;      // blocks begin at multiples of it
+constexpr std::uint64_t kWasteDivisor = 8;   // a frame wastes at most this part of itself, where that can be
+constexpr std::uint64_t kLongestFrame = 16;  // times the pages that one block needs
 
 Status no_memory_for_books() {
   return Status::fail(Code::out_of_memory, "no memory for the books of a block cache", sizeof(BlockCache));
@@ -29,17 +31,23 @@ Status no_memory_for_books() {
 
 // --- The beginning and the end -------------------------------------------------------------------------------------
 
-// The shortest frame that wastes little; failing that, the one that wastes least.
+// The shortest frame that wastes little; failing that, the one that wastes least. A frame is cut evenly, into parts
+// that begin at multiples of the granule: with a page of a power of two, sixteen pages can be cut so that an eighth is
+// the most that is wasted.
 BlockCache::Shape BlockCache::choose_shape(std::uint64_t block_bytes, std::uint64_t page_bytes) noexcept {
-  const std::uint64_t stride = align_up(block_bytes, kGranule);
-  const std::uint64_t least = (stride + page_bytes - 1) / page_bytes;
+  const std::uint64_t granules = align_up(block_bytes, kGranule) / kGranule;
+  const std::uint64_t page_granules = page_bytes / kGranule;
+  const std::uint64_t least = (granules + page_granules - 1) / page_granules;
   Shape best;
   double best_waste = 1;
   for (std::uint64_t pages = least; pages <= least * kLongestFrame; ++pages) {
-    const Shape shape{stride, pages, pages * page_bytes / stride};
-    const std::uint64_t waste = pages * page_bytes - shape.blocks * stride;
-    if (waste * kWasteDivisor <= pages * page_bytes) return shape;
-    const double part = static_cast<double>(waste) / static_cast<double>(pages * page_bytes);
+    const std::uint64_t frame = pages * page_granules;
+    std::uint64_t blocks = frame / granules;
+    while (frame % blocks != 0) --blocks;
+    const std::uint64_t waste = frame - blocks * granules;
+    const Shape shape{frame / blocks * kGranule, pages, blocks};
+    if (waste * kWasteDivisor <= frame) return shape;
+    const double part = static_cast<double>(waste) / static_cast<double>(frame);
     if (part < best_waste) {
       best_waste = part;
       best = shape;
@@ -58,9 +66,12 @@ Status BlockCache::check(Driver& driver, const BlockCacheOptions& options, Shape
   if (options.capacity == 0 || options.capacity > kNoOverflowLimit / 2) {
     return Status::fail(Code::invalid_size, "the capacity of a block cache", options.capacity);
   }
-  if (options.block_bytes == 0 || options.block_bytes > options.capacity) {
+  if (options.block_bytes == 0 || options.block_bytes > options.capacity / std::max<std::uint64_t>(options.planes, 1)) {
     return Status::fail(Code::invalid_size, options.block_bytes == 0 ? "blocks of no bytes" : "larger than the cache",
                         options.block_bytes);
+  }
+  if (options.planes == 0 || options.planes > kMostPlanes) {
+    return Status::fail(Code::invalid_argument, "a block cache has from 1 to 65,536 planes");
   }
   *shape = choose_shape(options.block_bytes, options.page_bytes);
   return {};
@@ -70,14 +81,15 @@ Status BlockCache::open(Driver& driver, const BlockCacheOptions& options, Budget
                         std::shared_ptr<BlockCache>* cache) noexcept try {
   Shape shape;
   TM_TRY(check(driver, options, &shape));
-  const std::uint64_t frame_bytes = shape.pages * options.page_bytes;
+  const std::uint64_t frame_bytes = shape.pages * options.planes * options.page_bytes;
   const std::uint64_t frames = (options.capacity + frame_bytes - 1) / frame_bytes;
   if (frames > BlockFrames::kMaxPlaces / shape.blocks) {
     return Status::fail(Code::invalid_size, "more blocks than a cache can count", options.capacity);
   }
   const PageCacheOptions ahead{options.ahead_pages, options.ahead_pages, options.background};
   std::unique_ptr<ElasticPages> pages;
-  TM_TRY(ElasticPages::open(driver, options.device, options.page_bytes, frames * shape.pages, ahead, budget, &pages));
+  TM_TRY(ElasticPages::open(driver, options.device, options.page_bytes, frames * shape.pages * options.planes, ahead,
+                            budget, &pages));
   rename_reporter(pages->id(), "BlockCache");
   std::shared_ptr<BlockCache> made(new BlockCache(driver, options, shape, std::move(budget), std::move(pages)));
   made->budget_->enlist(*made, &made->membership_);
@@ -92,11 +104,12 @@ BlockCache::BlockCache(Driver& driver, const BlockCacheOptions& options, const S
     : driver_(driver),
       device_(options.device),
       block_bytes_(options.block_bytes),
+      planes_(options.planes),
       shape_(shape),
       budget_(std::move(budget)),
       order_(driver, options.device),
       pages_(std::move(pages)),
-      frames_(pages_->page_count() / shape.pages, static_cast<std::uint32_t>(shape.blocks)),
+      frames_(pages_->page_count() / shape.pages / options.planes, static_cast<std::uint32_t>(shape.blocks)),
       idle_bytes_(options.idle_bytes) {}
 
 BlockCache::~BlockCache() {
@@ -128,41 +141,91 @@ Status BlockCache::frames_needed(std::uint64_t count, std::uint64_t* frames) con
                       count > kNoOverflowLimit / block_bytes_ ? kNoOverflowLimit : count * block_bytes_);
 }
 
-// The pages of the lowest frames without memory.
+BlockCache::Run BlockCache::next_run(std::uint64_t from, std::uint64_t most) const noexcept {
+  const std::uint64_t first = frames_.next_without_memory(from);
+  return {first, std::min({most, frames_.next_backed(first) - first, frames_.frame_count() - first})};
+}
+
+// The pages of the lowest frames without memory, in the order in which they are mapped.
 void BlockCache::wish_for(std::uint64_t frames, std::vector<std::uint64_t>* homes) const {
-  homes->reserve(frames * shape_.pages);
-  std::uint64_t frame = frames_.next_without_memory(0);
-  for (; frames > 0; --frames, frame = frames_.next_without_memory(frame + 1)) {
-    for (std::uint64_t i = 0; i < shape_.pages; ++i) homes->push_back(frame * shape_.pages + i);
+  homes->reserve(frames * frame_pages());
+  for (std::uint64_t at = 0; frames > 0;) {
+    const Run run = next_run(at, frames);
+    for (std::uint64_t plane = 0; plane < planes_; ++plane) {
+      for (std::uint64_t i = 0; i < run.count * shape_.pages; ++i) homes->push_back(page_of(run.first, plane) + i);
+    }
+    frames -= run.count;
+    at = run.first + run.count;
   }
 }
 
-Status BlockCache::back_one(std::uint64_t frame, LoosePages& loose) noexcept {
-  TM_TRY(pages_->map(frame * shape_.pages, loose.first(), shape_.pages));
-  loose.used(shape_.pages);
-  frames_.back(frame);
+// In every plane. All of the run or nothing, but for pages that the driver refuses to take out again: those stay where
+// they are, and are found there the next time.
+Status BlockCache::back_run(const Run& run, LoosePages& loose) {
+  for (std::uint64_t plane = 0; plane < planes_; ++plane) {
+    const std::uint64_t begin = page_of(run.first, plane);
+    const std::uint64_t end = begin + run.count * shape_.pages;
+    for (std::uint64_t first = pages_->mapped().next_clear(begin); first < end;) {
+      const std::uint64_t stop = std::min(pages_->mapped().next_set(first), end);
+      Status status = pages_->map(first, loose.first(), stop - first);
+      if (!status.ok()) {
+        unback_run(run, loose);
+        return status;
+      }
+      loose.used(stop - first);
+      first = pages_->mapped().next_clear(stop);
+    }
+  }
+  for (std::uint64_t i = 0; i < run.count; ++i) frames_.back(run.first + i);
   return {};
 }
 
 // All of them or none: what was mapped before a refusal is taken out again, or stays as empty pages if even that is
 // refused.
 Status BlockCache::back_frames(std::uint64_t frames, LoosePages& loose) {
-  std::vector<std::uint64_t> backed;
+  std::vector<Run> backed;
   backed.reserve(frames);
-  std::uint64_t frame = frames_.next_without_memory(0);
-  for (; backed.size() < frames; frame = frames_.next_without_memory(frame + 1)) {
-    Status status = back_one(frame, loose);
-    if (status.ok()) {
-      backed.push_back(frame);
-      continue;
+  for (std::uint64_t at = 0; frames > 0;) {
+    const Run run = next_run(at, frames);
+    Status status = back_run(run, loose);
+    if (!status.ok()) {
+      for (const Run& undone : backed) unback_run(undone, loose);
+      return status;
     }
-    for (const std::uint64_t undone : backed) {
-      if (pages_->unmap(undone * shape_.pages, shape_.pages, &loose.list()).ok()) frames_.unback(undone);
-    }
-    return status;
+    backed.push_back(run);
+    frames -= run.count;
+    at = run.first + run.count;
   }
   note_peak();
   return {};
+}
+
+// The frames of the run have memory, or a part of it. Where the driver refuses they keep all that they had: what went
+// before is put back, and if even that is refused the frames count as without memory, and keep the rest.
+void BlockCache::unback_run(const Run& run, LoosePages& loose) noexcept {
+  const bool was_backed = frames_.is_backed(run.first);
+  bool refused = false;
+  std::uint64_t gone = 0;  // planes
+  for (std::uint64_t plane = 0; plane < planes_ && !(refused && was_backed); ++plane) {
+    const std::uint64_t begin = page_of(run.first, plane);
+    const std::uint64_t end = begin + run.count * shape_.pages;
+    for (std::uint64_t first = pages_->mapped().next_set(begin); first < end;) {
+      const std::uint64_t stop = std::min(pages_->mapped().next_clear(first), end);
+      refused = !pages_->unmap(first, stop - first, &loose.list()).ok() || refused;
+      first = pages_->mapped().next_set(stop);
+    }
+    gone += refused ? 0 : 1;
+  }
+  if (!was_backed) return;
+  const std::uint64_t length = run.count * shape_.pages;
+  while (refused && gone > 0) {
+    std::vector<Page>& list = loose.list();
+    if (!pages_->map(page_of(run.first, gone - 1), list.data() + list.size() - length, length).ok()) break;
+    list.resize(list.size() - length);
+    --gone;
+  }
+  if (refused && gone == 0) return;
+  for (std::uint64_t i = 0; i < run.count; ++i) frames_.unback(run.first + i);
 }
 
 // Takes the memory from behind idle frames, the highest addresses first, in runs. What the driver refuses stays idle.
@@ -174,9 +237,7 @@ void BlockCache::unback_idle(std::uint64_t keep_bytes, LoosePages& loose) noexce
   while (frame != BlockFrames::kNone) {
     std::uint64_t end = frame + 1;
     while (end < frames_.frame_count() && frames_.next_idle(end) == end) ++end;
-    if (pages_->unmap(frame * shape_.pages, (end - frame) * shape_.pages, &loose.list()).ok()) {
-      for (std::uint64_t gone = frame; gone < end; ++gone) frames_.unback(gone);
-    }
+    unback_run({frame, end - frame}, loose);
     frame = frames_.next_idle(end);
   }
 }
@@ -186,14 +247,27 @@ void BlockCache::note_peak() noexcept { peak_physical_bytes_ = std::max(peak_phy
 // --- Blocks --------------------------------------------------------------------------------------------------------
 
 void BlockCache::hand_out(std::uint64_t count, TagId tag, CacheBlockId* ids) noexcept {
+  frames_.take(count, scratch_.data());
+  const bool told = trace_is_on();
   for (std::uint64_t i = 0; i < count; ++i) {
-    const Place place = frames_.take();
+    const Place place = scratch_[i];
     const std::uint32_t row = ids_.make(place, tag);
     frames_.set_owner(place, row + 1);
     ids[i] = ids_.id_of(row);
-    report_allocate(pages_->id(), address_of(place), block_bytes_, ids[i], tag);
+    if (told) report_begin(row);
   }
   total_allocated_ += count;
+}
+
+bool BlockCache::try_allocate(std::uint64_t count, TagId tag, CacheBlockId* ids) noexcept try {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock() || trace_is_on() || !retired_.empty() || count > frames_.free_count()) return false;
+  if (!ids_.reserve(count)) return false;
+  scratch_.resize(count);
+  hand_out(count, tag, ids);
+  return true;
+} catch (const std::bad_alloc&) {
+  return false;
 }
 
 // Everything with the lock if the pages it needs are at hand; otherwise they are got without it, and all is tried anew.
@@ -206,9 +280,10 @@ Status BlockCache::allocate(std::uint64_t count, TagId tag, CacheBlockId* ids) n
       (void)reap_locked(loose).ok();  // told by reap_pending itself
       std::uint64_t frames = 0;
       TM_TRY(frames_needed(count, &frames));
-      if (frames * shape_.pages <= loose.size()) {
+      if (frames * frame_pages() <= loose.size()) {
         if (!ids_.reserve(count)) return Status::fail(Code::out_of_memory, "the ids of the cache are used up", count);
-        TM_TRY(back_frames(frames, loose));
+        scratch_.resize(count);
+        if (frames != 0) TM_TRY(back_frames(frames, loose));
         hand_out(count, tag, ids);
         return {};
       }
@@ -226,29 +301,59 @@ Status BlockCache::find_all(const CacheBlockId* ids, std::uint64_t count, std::v
   return {};
 }
 
-// Marks are gone again when it returns.
-Status BlockCache::find_once(const CacheBlockId* ids, std::uint64_t count, std::vector<std::uint32_t>* rows) {
-  TM_TRY(find_all(ids, count, rows));
-  Status status;
-  std::uint64_t seen = 0;
-  for (; seen < count && status.ok(); ++seen) {
-    BlockRow& at = ids_[(*rows)[seen]];
-    if (at.marked) {
-      status = Status::fail(Code::use_after_free, "the id is in the batch twice", ids[seen], address_of(at.place));
-      break;
-    }
-    at.marked = true;
-  }
-  for (std::uint64_t i = 0; i < seen; ++i) ids_[(*rows)[i]].marked = false;
-  return status;
-}
-
 Status BlockCache::addresses(const CacheBlockId* ids, std::uint64_t count, std::uint64_t* addresses) const noexcept {
   const std::lock_guard lock(mutex_);
   for (std::uint64_t i = 0; i < count; ++i) {
     std::uint32_t row = 0;
     TM_TRY(ids_.find(ids[i], &row));
     addresses[i] = address_of(ids_[row].place);
+  }
+  return {};
+}
+
+template <typename Slot>
+Status BlockCache::write_slots(const CacheBlockId* ids, std::uint64_t count, Slot* slots) const noexcept {
+  const std::lock_guard lock(mutex_);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    std::uint32_t row = 0;
+    TM_TRY(ids_.find(ids[i], &row));
+    slots[i] = static_cast<Slot>(ids_[row].place);
+  }
+  return {};
+}
+
+Status BlockCache::slots(const CacheBlockId* ids, std::uint64_t count, std::int32_t* slots) const noexcept {
+  return write_slots(ids, count, slots);
+}
+
+Status BlockCache::slots(const CacheBlockId* ids, std::uint64_t count, std::int64_t* slots) const noexcept {
+  return write_slots(ids, count, slots);
+}
+
+Status BlockCache::blocks_at(const std::int64_t* slots, std::uint64_t count, CacheBlockId* ids) const noexcept {
+  const std::lock_guard lock(mutex_);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const auto place = static_cast<std::uint64_t>(slots[i]);
+    const std::uint32_t owner = place < capacity_blocks() ? frames_.owner(static_cast<Place>(place)) : kRetired;
+    if (owner == BlockFrames::kFree || owner == kRetired) {
+      return Status::fail(Code::not_mapped, "a slot of the cache that has no block", place * shape_.stride,
+                          block_bytes_);
+    }
+    ids[i] = ids_.id_of(owner - 1);
+  }
+  return {};
+}
+
+Status BlockCache::check_range(std::uint64_t address, std::uint64_t nbytes) const noexcept {
+  const std::lock_guard lock(mutex_);
+  for (std::uint64_t at = address - base(); at < address - base() + nbytes;) {
+    const std::uint64_t place = at % plane_bytes() / shape_.stride;
+    const std::uint32_t owner = at < capacity() ? frames_.owner(static_cast<Place>(place)) : kRetired;
+    if (owner == BlockFrames::kFree || owner == kRetired) {
+      return Status::fail(Code::not_mapped, "a slot of the cache that has no block", place * shape_.stride,
+                          block_bytes_);
+    }
+    at += shape_.stride - at % plane_bytes() % shape_.stride;
   }
   return {};
 }
@@ -328,6 +433,13 @@ std::uint64_t BlockCache::release_idle(std::uint64_t wanted) noexcept {
   return released + before;
 }
 
+void BlockCache::return_excess() noexcept {
+  LoosePages loose(*pages_);
+  const std::lock_guard lock(mutex_);
+  has_excess_.store(false, std::memory_order_relaxed);
+  unback_idle(idle_bytes_, loose);
+}
+
 void BlockCache::set_idle_bytes(std::uint64_t idle_bytes) noexcept {
   LoosePages loose(*pages_);
   const std::lock_guard lock(mutex_);
@@ -342,15 +454,16 @@ BlockCacheStats BlockCache::stats() const noexcept {
   BlockCacheStats stats;
   stats.block_bytes = block_bytes_;
   stats.page_bytes = page_bytes();
+  stats.planes = planes_;
   stats.pages_per_frame = shape_.pages;
   stats.blocks_per_frame = shape_.blocks;
-  stats.capacity_blocks = frames_.frame_count() * shape_.blocks;
+  stats.capacity_blocks = capacity_blocks();
   stats.live_blocks = ids_.live_count();
   stats.retired_blocks = retired_blocks_;
   stats.pinned_blocks = pinned_blocks_;
-  stats.used_pages = (frames_.backed_count() - frames_.idle_count()) * shape_.pages;
-  stats.floor_pages = floor_frames() * shape_.pages;
-  stats.cached_pages = frames_.idle_count() * shape_.pages + pages_->cache().cached_pages();
+  stats.used_pages = (frames_.backed_count() - frames_.idle_count()) * frame_pages();
+  stats.floor_pages = floor_frames() * frame_pages();
+  stats.cached_pages = frames_.idle_count() * frame_pages() + pages_->cache().cached_pages();
   stats.physical_bytes = physical_bytes();
   stats.peak_physical_bytes = std::max(peak_physical_bytes_, stats.physical_bytes);
   stats.created_pages = pages_->cache().created_pages();
@@ -365,10 +478,14 @@ bool BlockCache::is_valid() const noexcept {
   std::uint64_t live = 0;
   std::uint64_t retired = 0;
   std::uint64_t pinned = 0;
+  const std::uint64_t mapped = pages_->mapped().count();
+  const std::uint64_t backed = frames_.backed_count() * frame_pages();
   bool agree = frames_.is_valid() && pages_->is_valid() && ids_.is_valid() && retired_.is_valid();
   for (std::uint64_t frame = frames_.next_backed(0); frame != BlockFrames::kNone;
        frame = frames_.next_backed(frame + 1)) {
-    agree = agree && pages_->mapped().all_set(frame * shape_.pages, shape_.pages);
+    for (std::uint64_t plane = 0; plane < planes_; ++plane) {
+      agree = agree && pages_->mapped().all_set(page_of(frame, plane), shape_.pages);
+    }
     std::uint64_t fixed = 0;
     frames_.for_each_taken(frame, [&](Place place) {
       const std::uint32_t owner = frames_.owner(place);
@@ -386,7 +503,8 @@ bool BlockCache::is_valid() const noexcept {
     agree = agree && fixed == frames_.fixed_in(frame);
   }
   return agree && live == ids_.live_count() && retired == retired_blocks_ && pinned == pinned_blocks_ &&
-         live + retired == frames_.taken_count() && pages_->mapped().count() == frames_.backed_count() * shape_.pages;
+         live + retired == frames_.taken_count() &&
+         (planes_ == 1 ? mapped == backed : mapped >= backed);  // of a refused unmap some planes may be left
 }
 
 }  // namespace tensormem

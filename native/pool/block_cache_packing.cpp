@@ -28,11 +28,18 @@ class BlockCache::Limits {
   const std::chrono::steady_clock::time_point start_;
 };
 
-Status BlockCache::copy_block(std::uint64_t from, std::uint64_t to) noexcept {
-  const Pitched source{from, device_, block_bytes_, block_bytes_};
-  const Pitched destination{to, device_, block_bytes_, block_bytes_};
-  TM_TRY(driver_.copy(destination, source, {block_bytes_, 1, 1}, kDefaultStream));
-  report_copy(to, from, block_bytes_, kDefaultStream);
+Status BlockCache::queue_copy(Place from, Place to, StreamId stream) noexcept {
+  for (std::uint64_t plane = 0; plane < planes_; ++plane) {
+    const Pitched source{address_of(from) + plane * plane_bytes(), device_, block_bytes_, block_bytes_};
+    const Pitched destination{address_of(to) + plane * plane_bytes(), device_, block_bytes_, block_bytes_};
+    TM_TRY(driver_.copy(destination, source, {block_bytes_, 1, 1}, stream));
+    report_copy(destination.address, source.address, block_bytes_, stream);
+  }
+  return {};
+}
+
+Status BlockCache::copy_block(Place from, Place to) noexcept {
+  TM_TRY(queue_copy(from, to, kDefaultStream));
   if (driver_.stream_is_inline(kDefaultStream)) return {};
   EventRef copied;
   TM_TRY(order_.mark(kDefaultStream, &copied));
@@ -43,14 +50,14 @@ Status BlockCache::move_block(Place from, PackingReport* report) {
   const std::uint32_t row = frames_.owner(from) - 1;
   report->moves.emplace_back();
   const Place to = frames_.take();
-  Status status = copy_block(address_of(from), address_of(to));
+  Status status = copy_block(from, to);
   if (!status.ok()) {
     frames_.give_back(to);
     report->moves.pop_back();
     return status;
   }
-  report->moves.back() = {ids_.id_of(row), address_of(from), address_of(to)};
-  report->copied_bytes += block_bytes_;
+  report->moves.back() = {ids_.id_of(row), from, to};
+  report->copied_bytes += block_bytes_ * planes_;
   frames_.set_owner(to, row + 1);
   ids_[row].place = to;
   frames_.give_back(from);
@@ -85,13 +92,13 @@ Status BlockCache::empty_frame(std::uint64_t frame, const Limits& limits, Packin
   frames_.set_aside(frame);
   Status status;
   for (const Place place : places) {
-    report->finished = limits.allow(block_bytes_, *report);
+    report->finished = limits.allow(block_bytes_ * planes_, *report);
     if (!report->finished) break;
     status = move_block(place, report);
     if (!status.ok()) break;
   }
   frames_.put_back(frame);
-  if (frames_.taken_in(frame) == 0) report->released_pages += shape_.pages;
+  if (frames_.taken_in(frame) == 0) report->released_pages += frame_pages();
   return status;
 }
 

@@ -5,6 +5,7 @@
 #include "base/invariant.hpp"
 #include "pool/block_cache.hpp"
 #include "pool/block_cache_parts.hpp"
+#include "trace/record.hpp"
 #include "trace/reports.hpp"
 
 namespace tensormem {
@@ -64,51 +65,119 @@ Uses BlockCache::uses_left(std::uint32_t row) {
   return left;
 }
 
+// Each plane's part is memory of its own.
+void BlockCache::report_begin(std::uint32_t row) const noexcept {
+  const std::uint64_t address = address_of(ids_[row].place);
+  for (std::uint64_t plane = 0; plane < planes_; ++plane) {
+    report_allocate(pages_->id(), address + plane * plane_bytes(), block_bytes_, ids_.id_of(row), ids_[row].tag);
+  }
+}
+
 void BlockCache::report_end(std::uint32_t row) const noexcept {
-  report_deallocate(pages_->id(), address_of(ids_[row].place), block_bytes_, ids_.id_of(row), ids_[row].tag);
+  const std::uint64_t address = address_of(ids_[row].place);
+  for (std::uint64_t plane = 0; plane < planes_; ++plane) {
+    report_deallocate(pages_->id(), address + plane * plane_bytes(), block_bytes_, ids_.id_of(row), ids_[row].tag);
+  }
 }
 
 void BlockCache::forget_row(std::uint32_t row) noexcept {
-  report_end(row);
-  if (ids_[row].used) uses_.erase(row);
+  if (trace_is_on()) [[unlikely]]
+    report_end(row);
+  if (ids_[row].used) [[unlikely]]
+    uses_.erase(row);
   ids_.drop(row);
 }
 
 // All that must wait, waits for the same: one entry a call, so that noting it succeeds or fails as a whole.
-Status BlockCache::free(const CacheBlockId* ids, std::uint64_t count, StreamId stream) noexcept try {
-  LoosePages loose(*pages_);
-  const std::lock_guard lock(mutex_);
-  (void)reap_locked(loose).ok();  // told by reap_pending itself
-  TM_TRY(find_once(ids, count, &scratch_));
-  TM_TRY(check_unpinned(scratch_));
+Status BlockCache::retire_used(StreamId stream, std::vector<std::uint32_t>* rows) {
   Uses until;
   TM_TRY(end_of_stream(stream, &until));
   const bool all_wait = !until.empty();
   Places waiting;
-  for (const std::uint32_t row : scratch_) {
+  for (const std::uint32_t row : *rows) {
     const Uses left = uses_left(row);
     if (!all_wait && left.empty()) continue;
     for (const Use& use : left) add_use(until, use);
     waiting.push_back(ids_[row].place);
   }
-  if (!waiting.empty()) retired_.push(waiting, std::move(until));
+  if (waiting.empty()) return {};
+  retired_.push(waiting, std::move(until));
   retired_blocks_ += waiting.size();
   for (const Place place : waiting) {
     forget_row(frames_.owner(place) - 1);
     frames_.set_owner(place, kRetired);
     frames_.add_fixed(place);
   }
-  for (const std::uint32_t row : scratch_) {
-    if (!ids_[row].live) continue;
+  std::erase_if(*rows, [this](std::uint32_t row) { return !ids_[row].live; });
+  return {};
+}
+
+void BlockCache::end_rows() noexcept {
+  for (std::uint32_t& row : scratch_) {
     const Place place = ids_[row].place;
     forget_row(row);
-    frames_.give_back(place);
+    row = place;
   }
+  frames_.give_back(scratch_.data(), scratch_.size());
+}
+
+bool BlockCache::try_free(const CacheBlockId* ids, std::uint64_t count) noexcept try {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock() || trace_is_on() || !retired_.empty() || !uses_.empty() || pinned_blocks_ != 0 ||
+      !driver_.stream_is_inline(kDefaultStream)) {
+    return false;
+  }
+  scratch_.resize(count);
+  if (!ids_.mark_all(ids, count, scratch_.data()).ok()) return false;
+  ids_.unmark(scratch_.data(), count);
+  end_rows();
+  total_freed_ += count;
+  has_excess_.store(frames_.idle_count() * frame_bytes() > idle_bytes_, std::memory_order_relaxed);
+  return true;
+} catch (const std::bad_alloc&) {
+  return false;
+}
+
+Status BlockCache::free(const CacheBlockId* ids, std::uint64_t count, StreamId stream) noexcept try {
+  LoosePages loose(*pages_);
+  const std::lock_guard lock(mutex_);
+  (void)reap_locked(loose).ok();  // told by reap_pending itself
+  scratch_.resize(count);
+  TM_TRY(ids_.mark_all(ids, count, scratch_.data()));
+  ids_.unmark(scratch_.data(), count);
+  TM_TRY(check_unpinned(scratch_));
+  if (!uses_.empty() || !driver_.stream_is_inline(stream)) TM_TRY(retire_used(stream, &scratch_));
+  end_rows();
   total_freed_ += count;
   unback_idle(idle_bytes_, loose);
   return {};
 } catch (const std::bad_alloc&) {
   return no_memory_for_uses();
+}
+
+// The blocks are used by the stream from then on, whether all copies were queued or not.
+Status BlockCache::copy(const CacheBlockId* from, const CacheBlockId* to, std::uint64_t count,
+                        StreamId stream) noexcept {
+  Status status;
+  {
+    const std::lock_guard lock(mutex_);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      std::uint32_t row = 0;
+      TM_TRY(ids_.find(from[i], &row));
+      TM_TRY(ids_.find(to[i], &row));
+    }
+    for (std::uint64_t i = 0; i < count && status.ok(); ++i) {
+      std::uint32_t source = 0;
+      std::uint32_t destination = 0;
+      TM_TRY(ids_.find(from[i], &source));
+      TM_TRY(ids_.find(to[i], &destination));
+      status = queue_copy(ids_[source].place, ids_[destination].place, stream);
+    }
+  }
+  if (driver_.stream_is_inline(stream)) return status;
+  TM_TRY(record_use(from, count, stream));
+  TM_TRY(record_use(to, count, stream));
+  return status;
 }
 
 Status BlockCache::record_use(const CacheBlockId* ids, std::uint64_t count, StreamId stream) noexcept try {

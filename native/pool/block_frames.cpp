@@ -1,11 +1,14 @@
 #include "pool/block_frames.hpp"
 
+#include <algorithm>
+
 #include "base/invariant.hpp"
 
 namespace tensormem {
 
 BlockFrames::BlockFrames(std::uint64_t frame_count, std::uint32_t places_per_frame)
     : per_frame_(places_per_frame),
+      inverse_(~0ULL / places_per_frame),
       backed_(frame_count),
       idle_(frame_count),
       frames_(frame_count),
@@ -75,37 +78,43 @@ void BlockFrames::put_back(std::uint64_t frame) noexcept {
 
 // --- Places --------------------------------------------------------------------------------------------------------
 
-Place BlockFrames::take() noexcept {
+std::uint32_t BlockFrames::take_some(std::uint64_t most, Place* places) noexcept {
   const std::uint64_t left = kinds_.next_set(1);
   const std::uint64_t frame = left == kNone ? idle_.next_set(0) : heads_[left] - 1;
   TM_ASSERT(frame < frame_count());
   unlink(frame);
   Frame& at = frames_[frame];
-  const std::uint64_t first = frame * per_frame_;
-  std::uint64_t place = first + at.touched;
-  if (at.first_free != 0) {
-    place = first + at.first_free - 1;
-    at.first_free = next_free_[place];
-  } else {
-    at.touched += 1;
+  const auto first = static_cast<Place>(frame * per_frame_);
+  const auto count = static_cast<std::uint32_t>(std::min<std::uint64_t>(most, per_frame_ - at.taken));
+  std::uint32_t done = 0;
+  for (; done < count && at.first_free != 0; ++done) {
+    places[done] = first + at.first_free - 1;
+    at.first_free = next_free_[places[done]];
   }
-  at.taken += 1;
-  taken_ += 1;
+  for (; done < count; ++done) places[done] = first + at.touched++;
+  at.taken += count;
+  taken_ += count;
   link(frame);
-  return static_cast<Place>(place);
+  return count;
 }
 
-void BlockFrames::give_back(Place place) noexcept {
-  const std::uint64_t frame = frame_of(place);
-  TM_ASSERT(frames_[frame].taken != 0);
-  unlink(frame);
-  Frame& at = frames_[frame];
-  owners_[place] = kFree;
-  next_free_[place] = at.first_free;
-  at.first_free = static_cast<std::uint32_t>(place - frame * per_frame_) + 1;
-  at.taken -= 1;
-  taken_ -= 1;
-  link(frame);
+void BlockFrames::give_back(const Place* places, std::uint64_t count) noexcept {
+  for (std::uint64_t i = 0; i < count;) {
+    const std::uint64_t frame = frame_of(places[i]);
+    const std::uint64_t first = frame * per_frame_;
+    Frame& at = frames_[frame];
+    TM_ASSERT(at.taken != 0);
+    unlink(frame);
+    const std::uint64_t begin = i;
+    for (; i < count && places[i] - first < per_frame_; ++i) {
+      owners_[places[i]] = kFree;
+      next_free_[places[i]] = at.first_free;
+      at.first_free = static_cast<std::uint32_t>(places[i] - first) + 1;
+    }
+    at.taken -= static_cast<std::uint32_t>(i - begin);
+    taken_ -= i - begin;
+    link(frame);
+  }
 }
 
 // --- Looking -------------------------------------------------------------------------------------------------------

@@ -25,7 +25,10 @@ class BlockFrames {
 
   std::uint64_t frame_count() const noexcept { return backed_.size(); }
   std::uint32_t places_per_frame() const noexcept { return per_frame_; }
-  std::uint64_t frame_of(Place place) const noexcept { return place / per_frame_; }
+  // A multiplication instead of a division: exact for every place that there can be.
+  std::uint64_t frame_of(Place place) const noexcept {
+    return static_cast<std::uint64_t>(static_cast<Wide>(inverse_) * (place + 1ULL) >> 64);
+  }
   std::uint64_t backed_count() const noexcept { return backed_.count(); }
   std::uint64_t idle_count() const noexcept { return idle_.count(); }
   std::uint64_t taken_count() const noexcept { return taken_; }
@@ -40,8 +43,22 @@ class BlockFrames {
   void unback(std::uint64_t frame) noexcept;
 
   // A place in the fullest frame that has one, else in the lowest idle frame. `free_count` says that there is one.
-  Place take() noexcept;
-  void give_back(Place place) noexcept;
+  Place take() noexcept {
+    Place place = 0;
+    (void)take_some(1, &place);
+    return place;
+  }
+  // As many as `take` would give one after the other, each frame listed anew only once.
+  void take(std::uint64_t count, Place* places) noexcept {
+    while (count != 0) {
+      const std::uint32_t taken = take_some(count, places);
+      places += taken;
+      count -= taken;
+    }
+  }
+  void give_back(Place place) noexcept { give_back(&place, 1); }
+  // Those side by side in the list that are of one frame cost it one listing.
+  void give_back(const Place* places, std::uint64_t count) noexcept;
 
   std::uint32_t owner(Place place) const noexcept { return owners_[place]; }
   void set_owner(Place place, std::uint32_t owner) noexcept { owners_[place] = owner; }
@@ -76,6 +93,8 @@ class BlockFrames {
   bool is_valid() const noexcept;
 
  private:
+  __extension__ using Wide = unsigned __int128;
+
   // Links are numbers plus one: 0 is the end.
   struct Frame {
     std::uint32_t taken;
@@ -87,10 +106,13 @@ class BlockFrames {
     bool aside;
   };
 
+  // From one frame: how many.
+  std::uint32_t take_some(std::uint64_t most, Place* places) noexcept;
   void link(std::uint64_t frame) noexcept;
   void unlink(std::uint64_t frame) noexcept;
 
   const std::uint32_t per_frame_;
+  const std::uint64_t inverse_;  // of it, times 2 to the 64th, rounded down
   std::uint64_t taken_ = 0;
   PageBitmap backed_;
   PageBitmap idle_;  // backed, and nothing in it

@@ -69,18 +69,28 @@ bool BlockIds::is_valid() const noexcept {
   return free == free_ && live == live_ && live + free + used_up == rows_.size();
 }
 
-Status BlockIds::find(CacheBlockId id, std::uint32_t* row) const noexcept {
+Status BlockIds::mark_all(const CacheBlockId* ids, std::uint64_t count, std::uint32_t* rows) noexcept {
+  for (std::uint64_t i = 0; i < count; ++i) {
+    Status status = find(ids[i], &rows[i]);
+    if (status.ok() && rows_[rows[i]].marked) [[unlikely]]
+      status = Status::fail(Code::use_after_free, "the id is in the batch twice", ids[i], 0);
+    if (!status.ok()) [[unlikely]] {
+      unmark(rows, i);
+      return status;
+    }
+    rows_[rows[i]].marked = true;
+  }
+  return {};
+}
+
+Status BlockIds::refuse(CacheBlockId id) const noexcept {
   const std::uint64_t index = id & (kMaxRows - 1);
   const std::uint64_t generation = id >> kGenerationShift & kMaxGeneration;
   if (id >> kNumberShift != number_ || index >= rows_.size() || generation == 0 ||
       generation > rows_[index].generation) {
     return Status::fail(Code::foreign_block, "this cache never gave out the id", id, 0);
   }
-  if (!rows_[index].live || generation != rows_[index].generation) {
-    return Status::fail(Code::use_after_free, "the id was freed before", id, 0);
-  }
-  *row = static_cast<std::uint32_t>(index);
-  return {};
+  return Status::fail(Code::use_after_free, "the id was freed before", id, 0);
 }
 
 }  // namespace tensormem

@@ -33,13 +33,24 @@ class BlockIds {
   // The row of a new block; `id_of` gives its id.
   std::uint32_t make(std::uint32_t place, TagId tag) noexcept;
   void drop(std::uint32_t row) noexcept;
+  // The rows of a batch, each marked until `unmark`: an id that comes twice is refused, and nothing is marked then.
+  Status mark_all(const CacheBlockId* ids, std::uint64_t count, std::uint32_t* rows) noexcept;
+  void unmark(const std::uint32_t* rows, std::uint64_t count) noexcept {
+    for (std::uint64_t i = 0; i < count; ++i) rows_[rows[i]].marked = false;
+  }
 
   CacheBlockId id_of(std::uint32_t row) const noexcept {
     return static_cast<CacheBlockId>(number_) << kNumberShift |
            static_cast<CacheBlockId>(rows_[row].generation) << kGenerationShift | row;
   }
   // `foreign_block` or `use_after_free`, with the id as the fact.
-  Status find(CacheBlockId id, std::uint32_t* row) const noexcept;
+  Status find(CacheBlockId id, std::uint32_t* row) const noexcept {
+    const std::uint64_t index = id & (kMaxRows - 1);
+    if (index >= rows_.size() || !rows_[index].live || id_of(static_cast<std::uint32_t>(index)) != id) [[unlikely]]
+      return refuse(id);
+    *row = static_cast<std::uint32_t>(index);
+    return {};
+  }
   BlockRow& operator[](std::uint32_t row) noexcept { return rows_[row]; }
   const BlockRow& operator[](std::uint32_t row) const noexcept { return rows_[row]; }
   std::uint64_t live_count() const noexcept { return live_; }
@@ -52,6 +63,8 @@ class BlockIds {
   static constexpr std::uint64_t kMaxRows = 1ULL << kGenerationShift;
   static constexpr std::uint32_t kMaxGeneration = (1U << (kNumberShift - kGenerationShift)) - 1;
   static constexpr std::uint32_t kNumbers = 1U << 15;  // bit 63 stays clear: ids are int64 elsewhere
+
+  Status refuse(CacheBlockId id) const noexcept;
 
   const std::uint32_t number_;
   std::uint32_t first_free_ = 0;  // plus one

@@ -1,5 +1,7 @@
 """For every k the k-th system call fails while a block cache is used: nothing is half done, nothing leaks."""
 
+import pytest
+
 from support.holdings import nothing_left_behind
 from tensormem.pools import BlockCache, PhysicalLimit
 from tensormem.testing.faults import each_system_call_fails
@@ -16,13 +18,15 @@ def use(cache: BlockCache) -> None:
     cache.trim()
 
 
-def test_every_failing_system_call_leaves_books_and_memory_in_order() -> None:
+@pytest.mark.parametrize("planes", [1, 3])
+def test_every_failing_system_call_leaves_books_and_memory_in_order(planes: int) -> None:
     limit = PhysicalLimit("64MiB")
     runs = 0
     with nothing_left_behind():
 
         def scenario() -> None:
-            with BlockCache("4MiB", BLOCK, PAGE, budget=limit, release_threshold=2 * PAGE) as cache:
+            kept = 2 * planes * PAGE
+            with BlockCache("12MiB", BLOCK, PAGE, budget=limit, release_threshold=kept, planes=planes) as cache:
                 try:
                     use(cache)
                 finally:

@@ -110,6 +110,8 @@ VirtualMemoryManager = _vmm.VirtualMemoryManager
 GrowableBuffer = _vmm.GrowableBuffer
 
 BlockCache = _pool.BlockCache
+CacheRange = _pool.CacheRange
+install_cache_tensors = _pool.install_cache_tensors
 AllocationLimit = _resource.AllocationLimit
 Budget = _resource.Budget
 install_limits = _resource.install_limits

@@ -1,5 +1,5 @@
 # Owns: the declarations of native/pool/block_cache.hpp that the Cython modules of this package use. No code.
-from libc.stdint cimport int32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libcpp cimport bool as cbool
 from libcpp.memory cimport shared_ptr
 from libcpp.vector cimport vector
@@ -14,6 +14,7 @@ cdef extern from "pool/block_cache.hpp" namespace "tensormem" nogil:
         uint64_t capacity
         uint64_t block_bytes
         uint64_t page_bytes
+        uint64_t planes
         int32_t device
         uint64_t idle_bytes
         uint64_t ahead_pages
@@ -21,6 +22,7 @@ cdef extern from "pool/block_cache.hpp" namespace "tensormem" nogil:
     cdef cppclass BlockCacheStats:
         uint64_t block_bytes
         uint64_t page_bytes
+        uint64_t planes
         uint64_t pages_per_frame
         uint64_t blocks_per_frame
         uint64_t capacity_blocks
@@ -38,8 +40,8 @@ cdef extern from "pool/block_cache.hpp" namespace "tensormem" nogil:
         uint64_t total_moved
     cdef cppclass CacheBlockMove:
         CacheBlockId id
-        uint64_t old_address
-        uint64_t new_address
+        uint32_t source "from"
+        uint32_t to
     cdef cppclass PackingReport:
         uint64_t copied_bytes
         uint64_t released_pages
@@ -51,13 +53,27 @@ cdef extern from "pool/block_cache.hpp" namespace "tensormem" nogil:
         Status open(Driver& driver, const BlockCacheOptions& options, BudgetPtr budget, shared_ptr[BlockCache]* cache)
         uint64_t base()
         uint64_t capacity()
+        uint64_t capacity_blocks()
         uint64_t block_bytes()
+        uint64_t planes()
+        uint64_t stride()
+        uint64_t plane_bytes()
+        uint64_t address_of(uint32_t place)
         uint64_t page_bytes()
         uint64_t physical_bytes()
         const BudgetPtr& budget()
         Status allocate(uint64_t count, TagId tag, CacheBlockId* ids)
         Status free(const CacheBlockId* ids, uint64_t count, StreamId stream)
         Status addresses(const CacheBlockId* ids, uint64_t count, uint64_t* addresses)
+        Status slots(const CacheBlockId* ids, uint64_t count, int32_t* slots)
+        Status slots(const CacheBlockId* ids, uint64_t count, int64_t* slots)
+        Status blocks_at(const int64_t* slots, uint64_t count, CacheBlockId* ids)
+        Status check_range(uint64_t address, uint64_t nbytes)
+        Status copy(const CacheBlockId* source, const CacheBlockId* to, uint64_t count, StreamId stream)
+        cbool try_allocate(uint64_t count, TagId tag, CacheBlockId* ids)
+        cbool try_free(const CacheBlockId* ids, uint64_t count)
+        void return_excess()
+        cbool has_excess()
         Status pin(const CacheBlockId* ids, uint64_t count)
         Status unpin(const CacheBlockId* ids, uint64_t count)
         Status record_use(const CacheBlockId* ids, uint64_t count, StreamId stream)

@@ -25,8 +25,10 @@ class BlockCache(_core.BlockCache):
     A block has an id for its life, never used again, and an address that `compact` may change. Allocation fills the
     fullest pages first, so that others run empty; empty pages are kept up to `release_threshold` and then go back.
     `physical_limit`, or a `budget` shared with others, bounds the memory. Blocks never straddle a frame, the one or few
-    pages that are mapped together. `on_move(ids, old_addresses, new_addresses)` is called after blocks moved, with
-    arrays. Thread-safe.
+    pages that are mapped together. `tensor` is one tensor over all slots, and `slots` says where blocks are in it. With
+    `planes`, a block has a part of `block_size` in each of so many tensors, at the same slot: one for each layer, or
+    for keys and for values. `on_move(ids, old_addresses, new_addresses)` is called after blocks moved, with arrays, and
+    `on_remap(old_slots, new_slots)` with slots. Thread-safe.
 
     >>> import tensormem as tm
     >>> with tm.BlockCache("64GiB", block_size="256KiB") as cache:
@@ -35,7 +37,9 @@ class BlockCache(_core.BlockCache):
     ...     with cache.view(ids[0]) as view:
     ...         view[:5] = b"hello"
     ...     cache.compact().finished, cache.stats().used_pages
+    ...     cache.tensor("float16", (2, 16, 8, 128)).shape
     (True, 1)
+    (262144, 2, 16, 8, 128)
     """
 
     def __init__(
@@ -50,10 +54,13 @@ class BlockCache(_core.BlockCache):
         release_threshold: int | str | None = "32MiB",
         low_water: int | str = 0,
         background: bool = False,
+        planes: int = 1,
         on_move: "Callable[[array[int], array[int], array[int]], object] | None" = None,
+        on_remap: "Callable[[array[int], array[int]], object] | None" = None,
     ) -> None:
-        if on_move is not None and not callable(on_move):
-            raise errors.InvalidArgument("on_move is a function")
+        for name, function in (("on_move", on_move), ("on_remap", on_remap)):
+            if function is not None and not callable(function):
+                raise errors.InvalidArgument(f"{name} is a function")
         where = find_mapped(device)
         super().__init__(
             where.driver,
@@ -66,8 +73,10 @@ class BlockCache(_core.BlockCache):
             release_threshold=release_threshold,
             low_water=low_water,
             background=background,
+            planes=planes,
         )
         self._on_move = on_move
+        self._on_remap = on_remap
         remember(self)
 
     def stats(self) -> BlockCacheStats:
@@ -81,14 +90,26 @@ class BlockCache(_core.BlockCache):
         and `max_seconds` bound one call; the next one goes on. `on_move` is told before this returns.
         """
         done, ids, old, new, failure = self._compact(max_bytes, max_seconds)
-        raised: Exception | None = None
-        if self._on_move is not None and ids:
-            try:
-                self._on_move(ids, old, new)
-            except Exception as error:
-                raised = error
+        raised = self._tell(ids, old, new) if ids else None
         if failure is not None:
             raise failure
         if raised is not None:
-            raise errors.CallbackFailed(f"on_move raised {raised!r}") from raised
+            raise errors.CallbackFailed(f"{raised[0]} raised {raised[1]!r}") from raised[1]
         return CompactionReport(**done)
+
+    def _tell(self, ids: "array[int]", old: "array[int]", new: "array[int]") -> tuple[str, Exception] | None:
+        """Tell both owners where blocks went, also when one of them raises; gives the first that did."""
+        raised = None
+        base, stride = self.base_address, self.block_stride
+        if self._on_move is not None:
+            addresses = [array("Q", (base + slot * stride for slot in slots)) for slots in (old, new)]
+            try:
+                self._on_move(ids, *addresses)
+            except Exception as error:
+                raised = ("on_move", error)
+        if self._on_remap is not None:
+            try:
+                self._on_remap(old, new)
+            except Exception as error:
+                raised = raised or ("on_remap", error)
+        return raised

@@ -21,8 +21,10 @@ class BlockCacheStats(NamedTuple):
 
     block_size: int
     page_size: int
+    planes: int
+    """In how many tensors of the same slots each block has a part."""
     pages_per_frame: int
-    """Pages that are mapped together, because blocks fit into them with less waste than into one."""
+    """Pages of a plane that are mapped together, because blocks fit into them with less waste than into one."""
     blocks_per_frame: int
     capacity_blocks: int
     live_blocks: int
@@ -46,7 +48,7 @@ class BlockCacheStats(NamedTuple):
     @property
     def live_bytes(self) -> int:
         """The bytes of the blocks themselves."""
-        return self.live_blocks * self.block_size
+        return self.live_blocks * self.block_size * self.planes
 
     @property
     def fragmentation(self) -> float:

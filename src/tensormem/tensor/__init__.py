@@ -3,17 +3,26 @@
 A tensor is a description of bytes: storage, element type, shape, strides, offset. There is no arithmetic; other
 libraries see the same bytes by DLPack, the buffer protocol or an array interface. The class is compiled; what it cannot
 do alone is installed here. Reads from low to high: values, making, factories, descriptors, text, wire, pickling,
-places, hooks, namespace.
+places, cache views, hooks, namespace.
 """
 
 import sys
 
-from tensormem._core import Tensor, empty, from_dlpack, full, install_dlpack, install_tensors, zeros
+from tensormem._core import (
+    Tensor,
+    empty,
+    from_dlpack,
+    full,
+    install_cache_tensors,
+    install_dlpack,
+    install_tensors,
+    zeros,
+)
 from tensormem.copy import TransferReport
 from tensormem.memories import TensorMemory
 from tensormem.mr import current
 from tensormem.spaces import main
-from tensormem.tensor import hooks
+from tensormem.tensor import cache_views, hooks
 from tensormem.tensor.descriptors import from_fd
 from tensormem.tensor.factories import (
     arange,
@@ -61,4 +70,5 @@ __all__ = [
 
 install_tensors(hooks, *current.cells())
 install_dlpack(hooks, main, TensorMemory.MEM)
+install_cache_tensors(cache_views)
 sys.modules[__name__].__class__ = TensorModule

@@ -138,6 +138,7 @@ def numpy(tensor: Tensor) -> Any:
 def tolist(tensor: Tensor) -> Any:
     """The values as nested lists."""
     _check_mappable(tensor)
+    tensor._check_mapped()
     if not tensor.storage.bracketed:
         return nested(tensor)
     with tensor.map("r") as mapped, mapped.as_tensor() as reached:

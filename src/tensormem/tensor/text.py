@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from tensormem._core import Tensor
-from tensormem.errors import NotSupported
+from tensormem.errors import NotMapped, NotSupported
 from tensormem.units import format_size
 
 __all__ = ["html", "text"]
@@ -68,7 +68,7 @@ def _values(tensor: Tensor) -> Any:
             return _edges(tensor)
         with tensor.map("r") as mapped, mapped.as_tensor() as reached:
             return _edges(reached)
-    except NotSupported:
+    except (NotMapped, NotSupported):
         return None
 
 

@@ -8,15 +8,18 @@ from itertools import islice
 
 cimport cython
 from cpython cimport array as arrays
+from cpython.number cimport PyNumber_AsSsize_t
 from cpython.buffer cimport (
     PyBUF_FORMAT,
     PyBUF_ND,
+    PyBUF_WRITABLE,
     PyBuffer_FillInfo,
     PyBuffer_Release,
     PyObject_CheckBuffer,
     PyObject_GetBuffer,
 )
-from libc.stdint cimport int32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.limits cimport LLONG_MAX
 from libc.string cimport memcpy
 from libcpp cimport bool as cbool
 from libcpp.memory cimport shared_ptr
@@ -39,45 +42,40 @@ from tensormem.units import format_size
 cdef arrays.array _IDS = array.array("q")
 # What is no buffer is copied first, and an iterable may have no end.
 cdef Py_ssize_t _MOST_COPIED = 1 << 24
+cdef Py_ssize_t _MOST_PLANES = 1 << 16
 cdef arrays.array _ADDRESSES = array.array("Q")
+cdef arrays.array _NARROW = array.array("i")
+
+# What caches ask of the room of tensors; installed by `tensormem.tensor` when it is imported.
+_tensors = None
+
+
+def install_cache_tensors(functions):
+    """Say where tensors over a cache, and slots as tensors, are made."""
+    global _tensors
+    _tensors = functions
+
+
+cdef object _above_caches():
+    if _tensors is None:  # somebody asks who has no tensors yet
+        import tensormem.tensor
+    return _tensors
 
 
 # --- Batches of ids ---
 
 
-cdef class _Batch:
-    """The ids that a caller gave, in place where they are 64-bit integers side by side."""
-
-    cdef Py_buffer _view
-    cdef bint _held
-    cdef const CacheBlockId* ids
-    cdef uint64_t count
-
-    def __dealloc__(self):
-        if self._held:
-            PyBuffer_Release(&self._view)
-
-    cdef bint _look(self, object ids) except -1:
-        # False: there is no such buffer.
-        try:
-            PyObject_GetBuffer(ids, &self._view, PyBUF_ND | PyBUF_FORMAT)
-        except (BufferError, ValueError):
-            return False
-        self._held = True
-        if self._view.ndim != 1 or self._view.itemsize != 8 or self._view.format is NULL:
-            return False
-        kind = self._view.format.decode().lstrip("@=<")
-        if kind not in ("q", "l", "Q", "L"):
-            return False
-        self.ids = <const CacheBlockId*>self._view.buf
-        self.count = <uint64_t>self._view.shape[0]
-        return True
+cdef extern from "_core/id_batch.hpp" namespace "tensormem":
+    cdef cppclass IdBatch:
+        cbool look(object ids)
+        const CacheBlockId* data() nogil
+        uint64_t size() nogil
 
 
-cdef _Batch _batch(object ids):
-    cdef _Batch batch = _Batch.__new__(_Batch)
-    if PyObject_CheckBuffer(ids) and batch._look(ids):
-        return batch
+cdef int _take(object ids, IdBatch* batch) except -1:
+    # In place where they are 64-bit integers side by side; what is not is copied.
+    if PyObject_CheckBuffer(ids) and batch.look(ids):
+        return 0
     try:
         copied = array.array("q", islice(ids, _MOST_COPIED + 1))
     except (TypeError, OverflowError):
@@ -86,9 +84,8 @@ cdef _Batch _batch(object ids):
         ) from None
     if len(copied) > _MOST_COPIED:
         raise errors.InvalidArgument(f"at most {_MOST_COPIED:,} ids at once come from {type(ids).__name__}; give a buffer")
-    batch = _Batch.__new__(_Batch)
-    batch._look(copied)
-    return batch
+    batch.look(copied)
+    return 0
 
 
 cdef CacheBlockId _one(object number) except? 0:
@@ -105,6 +102,30 @@ cdef arrays.array _ids_of(const vector[CacheBlockId]& found):
     return ids
 
 
+cdef bint _is_narrow(object dtype) except -1:
+    name = getattr(dtype, "name", dtype)
+    if name not in ("int32", "int64"):
+        raise errors.InvalidArgument(f"slots are int32 or int64, not {dtype!r}")
+    return name == "int32"
+
+
+cdef int _fill_slots(NativeCache* cache, const CacheBlockId* ids, uint64_t count, void* out, bint narrow) except -1:
+    if narrow:
+        check(cache.slots(ids, count, <int32_t*>out))
+    else:
+        check(cache.slots(ids, count, <int64_t*>out))
+    return 0
+
+
+cdef int _write_slots(NativeCache* cache, const CacheBlockId* ids, uint64_t count, Py_buffer* view) except -1:
+    kind = b"" if view.format is NULL else view.format.lstrip(b"@=<")
+    if view.ndim != 1 or kind not in (b"i", b"l", b"q") or view.itemsize not in (4, 8):
+        raise errors.InvalidArgument("slots are written into one dimension of int32 or int64")
+    if <uint64_t>view.shape[0] != count:
+        raise errors.InvalidArgument(f"{count:,} slots do not fill {view.shape[0]:,} elements")
+    return _fill_slots(cache, ids, count, view.buf, view.itemsize == 4)
+
+
 @cython.final
 cdef class _BlockView:
     """The bytes of one block. While a view of them is in use the block is pinned."""
@@ -112,6 +133,7 @@ cdef class _BlockView:
     cdef shared_ptr[NativeCache] _native
     cdef object _cache
     cdef CacheBlockId _id
+    cdef uint64_t _plane
 
     def __getbuffer__(self, Py_buffer* view, int flags):
         cdef NativeCache* cache = self._native.get()
@@ -119,13 +141,38 @@ cdef class _BlockView:
         check(cache.pin(&self._id, 1))
         try:
             check(cache.addresses(&self._id, 1, &address))
-            PyBuffer_FillInfo(view, self, <void*>address, <Py_ssize_t>cache.block_bytes(), 0, flags)
+            PyBuffer_FillInfo(view, self, <void*>(address + self._plane * cache.plane_bytes()), <Py_ssize_t>cache.block_bytes(), 0, flags)
         except BaseException:
             check(cache.unpin(&self._id, 1))
             raise
 
     def __releasebuffer__(self, Py_buffer* view):
         self._native.get().unpin(&self._id, 1)
+
+
+@cython.final
+cdef class CacheRange:
+    """All addresses of one cache, for a storage over them: while it is held the cache stays open. Made by `tensor`."""
+
+    cdef BlockCache _cache
+    cdef bint _held
+
+    def __init__(self):
+        raise TypeError("made by a cache")
+
+    def __dealloc__(self):
+        self.release()
+
+    def release(self):
+        """Let the cache close again."""
+        with cython.critical_section(self):
+            held, self._held = self._held, False
+        if held:
+            self._cache._tensors.remove()
+
+    def check_mapped(self, uint64_t address, uint64_t nbytes):
+        """Raise `NotMapped` if a slot that these bytes touch has no block."""
+        check(self._cache._open().check_range(address, nbytes))
 
 
 # --- The cache ---
@@ -140,11 +187,12 @@ cdef class BlockCache:
     cdef readonly object budget
     cdef readonly bint closed
     cdef ExportCount _uses  # by calls that are under way; closed for good with the cache
+    cdef ExportCount _tensors  # storages over the addresses
     cdef Construction _construction
     cdef object __weakref__
 
     def __init__(self, Driver driver not None, int32_t device, capacity, block_size, page_size, *, physical_limit=None,
-                 budget=None, release_threshold=None, low_water=0, bint background=False):
+                 budget=None, release_threshold=None, low_water=0, bint background=False, planes=1):
         begin_construction(self._construction, self)
         cdef BlockCacheOptions options
         cdef BudgetPtr admitted
@@ -153,6 +201,7 @@ cdef class BlockCache:
         options.capacity = size_of(capacity)
         options.block_bytes = size_of(block_size)
         options.page_bytes = size_of(page_size)
+        options.planes = operator.index(planes) if 0 < operator.index(planes) <= _MOST_PLANES else 0
         options.device = device
         if release_threshold is not None:
             options.idle_bytes = size_of(release_threshold)
@@ -186,6 +235,26 @@ cdef class BlockCache:
     def block_size(self):
         """The bytes of one block."""
         return self._open().block_bytes()
+
+    @property
+    def planes(self):
+        """In how many tensors of the same slots a block has a part."""
+        return self._open().planes()
+
+    @property
+    def block_stride(self):
+        """The bytes from slot to slot in a plane: slot `i` begins at `i * block_stride`, from the first to the last."""
+        return self._open().stride()
+
+    @property
+    def plane_stride(self):
+        """The bytes from plane to plane."""
+        return self._open().plane_bytes()
+
+    @property
+    def slot_count(self):
+        """How many blocks there are addresses for."""
+        return self._open().capacity_blocks()
 
     @property
     def page_size(self):
@@ -225,17 +294,23 @@ cdef class BlockCache:
         cdef CacheBlockId* out
         cdef Status status
         cdef TagId named = tag_or_current(tag)
+        cdef Py_ssize_t wanted
         try:
-            wanted = operator.index(count)
+            wanted = PyNumber_AsSsize_t(count, OverflowError)
         except TypeError:
             raise errors.InvalidArgument(f"a number of blocks is an integer, not {count!r}") from None
+        except OverflowError:
+            wanted = -1 if count < 0 else LLONG_MAX
         if wanted < 0:
-            raise errors.InvalidArgument(f"a number of blocks is not negative: {wanted}")
-        if wanted * cache.get().block_bytes() > cache.get().capacity():
-            raise errors.OutOfVirtualMemory(wanted * cache.get().block_bytes(), what="more than the cache has addresses")
-        number = wanted
-        ids = arrays.clone(_IDS, <Py_ssize_t>number, False)
+            raise errors.InvalidArgument(f"a number of blocks is not negative: {count}")
+        number = <uint64_t>wanted
+        if number > cache.get().capacity_blocks():
+            raise errors.OutOfVirtualMemory(operator.index(count) * cache.get().block_bytes() * cache.get().planes(),
+                                            what="more than the cache has addresses")
+        ids = arrays.clone(_IDS, wanted, False)
         out = <CacheBlockId*>ids.data.as_voidptr
+        if cache.get().try_allocate(number, named, out):
+            return ids
         trace_hold_stack()
         with nogil:
             status = cache.get().allocate(number, named, out)
@@ -249,12 +324,19 @@ cdef class BlockCache:
         recorded use; nothing waits for it.
         """
         cdef SharedUse[NativeCache] cache = self._share()
-        cdef _Batch batch = _batch(ids)
-        cdef StreamId queue = stream_id(stream, self.driver.native)
+        cdef IdBatch batch
+        _take(ids, &batch)
+        cdef StreamId queue
         cdef Status status
+        if stream is None and cache.get().try_free(batch.data(), batch.size()):
+            if cache.get().has_excess():
+                with nogil:
+                    cache.get().return_excess()
+            return
+        queue = stream_id(stream, self.driver.native)
         trace_hold_stack()
         with nogil:
-            status = cache.get().free(batch.ids, batch.count, queue)
+            status = cache.get().free(batch.data(), batch.size(), queue)
         trace_drop_stack()
         check(move(status))
 
@@ -268,19 +350,91 @@ cdef class BlockCache:
     def addresses(self, ids):
         """Where each of these blocks is now, as an `array('Q')`."""
         cdef SharedUse[NativeCache] cache = self._share()
-        cdef _Batch batch = _batch(ids)
-        cdef arrays.array found = arrays.clone(_ADDRESSES, <Py_ssize_t>batch.count, False)
+        cdef IdBatch batch
+        _take(ids, &batch)
+        cdef arrays.array found = arrays.clone(_ADDRESSES, <Py_ssize_t>batch.size(), False)
         cdef uint64_t* out = <uint64_t*>found.data.as_voidptr
         cdef Status status
         with nogil:
-            status = cache.get().addresses(batch.ids, batch.count, out)
+            status = cache.get().addresses(batch.data(), batch.size(), out)
         check(move(status))
         return found
 
-    def view(self, number):
+    def slots(self, ids, dtype="int64", *, out=None, device=None):
+        """The slot numbers of these blocks, which index every tensor over the cache: an `array` of "int32" or "int64".
+
+        With `out`, a writable buffer of either type and of the same length, they are written there and it is returned.
+        With a `device`, they are a tensor there, by one copy. Compaction may move a block to another slot.
+        """
+        cdef SharedUse[NativeCache] cache = self._share()
+        cdef IdBatch batch
+        cdef arrays.array found
+        cdef Py_buffer view
+        _take(ids, &batch)
+        if out is not None and device is None:
+            PyObject_GetBuffer(out, &view, PyBUF_ND | PyBUF_FORMAT | PyBUF_WRITABLE)
+            try:
+                _write_slots(cache.get(), batch.data(), batch.size(), &view)
+            finally:
+                PyBuffer_Release(&view)
+            return out
+        if out is not None:
+            raise errors.InvalidArgument("say either where the slots are written or the device of a new tensor")
+        narrow = _is_narrow(dtype)
+        if narrow and cache.get().capacity_blocks() > 0x7FFFFFFF:
+            raise errors.InvalidArgument("the slots of this cache do not fit into int32")
+        found = arrays.clone(_NARROW if narrow else _IDS, <Py_ssize_t>batch.size(), False)
+        _fill_slots(cache.get(), batch.data(), batch.size(), found.data.as_voidptr, narrow)
+        return found if device is None else _above_caches().slots_on(found, device)
+
+    def blocks_at(self, slots):
+        """The ids of the blocks that are in these slots now, as an `array('q')`; `NotMapped` if one of them is empty."""
+        cdef SharedUse[NativeCache] cache = self._share()
+        cdef IdBatch batch
+        _take(slots, &batch)
+        cdef arrays.array ids = arrays.clone(_IDS, <Py_ssize_t>batch.size(), False)
+        check(cache.get().blocks_at(<const int64_t*>batch.data(), batch.size(), <CacheBlockId*>ids.data.as_voidptr))
+        return ids
+
+    def tensor(self, dtype, shape=(), *, plane=0):
+        """One tensor over all slots of a plane: its shape is `(slot_count, *shape)`, and `slots` says where a block is.
+
+        Only slots of live blocks have memory. Our own calls refuse others with `NotMapped`; code of others that
+        touches a slot without a block reads what was there before, or faults. While the tensor lives, the cache
+        cannot be closed.
+        """
+        cdef CacheRange whole
+        self._open()
+        number = self._check_plane(plane)
+        if not self._tensors.add():
+            raise errors.UseAfterRelease(0, what="the cache was closed")
+        whole = CacheRange.__new__(CacheRange)
+        whole._cache = self
+        whole._held = True
+        return _above_caches().tensor_over_cache(self, whole, dtype, shape, number)
+
+    def copy_blocks(self, sources, destinations, stream=None):
+        """Copy each block of `sources` into the one of `destinations` beside it, in every plane, in the stream's order.
+
+        Until the stream has passed they are neither moved nor used again.
+        """
+        cdef SharedUse[NativeCache] cache = self._share()
+        cdef IdBatch left, right
+        cdef StreamId queue = stream_id(stream, self.driver.native)
+        cdef Status status
+        _take(sources, &left)
+        _take(destinations, &right)
+        if left.size() != right.size():
+            raise errors.InvalidArgument(f"{left.size():,} blocks cannot be copied into {right.size():,}")
+        with nogil:
+            status = cache.get().copy(left.data(), right.data(), left.size(), queue)
+        check(move(status))
+
+    def view(self, number, *, plane=0):
         """The bytes of a block on the host, as a memoryview. While it is in use the block is pinned."""
         cdef _BlockView view = _BlockView.__new__(_BlockView)
         self._open()
+        view._plane = self._check_plane(plane)
         view._native = self.native
         view._cache = self
         view._id = _one(number)
@@ -296,21 +450,24 @@ cdef class BlockCache:
     def pin(self, ids):
         """Keep these blocks where they are, and from being freed, until they are unpinned as often."""
         cdef SharedUse[NativeCache] cache = self._share()
-        cdef _Batch batch = _batch(ids)
-        check(cache.get().pin(batch.ids, batch.count))
+        cdef IdBatch batch
+        _take(ids, &batch)
+        check(cache.get().pin(batch.data(), batch.size()))
 
     def unpin(self, ids):
         """Let them move again. `InvalidArgument` if one is not pinned so often; then nothing has changed."""
         cdef SharedUse[NativeCache] cache = self._share()
-        cdef _Batch batch = _batch(ids)
-        check(cache.get().unpin(batch.ids, batch.count))
+        cdef IdBatch batch
+        _take(ids, &batch)
+        check(cache.get().unpin(batch.data(), batch.size()))
 
     def record_use(self, ids, stream):
         """Work queued on `stream` so far uses these blocks: until it is done they stay where they are."""
         cdef SharedUse[NativeCache] cache = self._share()
-        cdef _Batch batch = _batch(ids)
+        cdef IdBatch batch
+        _take(ids, &batch)
         cdef StreamId queue = stream_id(stream, self.driver.native)
-        check(cache.get().record_use(batch.ids, batch.count, queue))
+        check(cache.get().record_use(batch.data(), batch.size(), queue))
 
     def reap_pending(self):
         """Take back what was freed on streams that have passed since. `allocate` and `free` do so by themselves."""
@@ -329,36 +486,38 @@ cdef class BlockCache:
         """
         cdef SharedUse[NativeCache] cache = self._share()
         cdef uint64_t wanted = size_of(nbytes)
-        cdef _Batch batch = _batch(() if candidates is None else candidates)
+        cdef IdBatch batch
+        _take(() if candidates is None else candidates, &batch)
         cdef cbool any_block = candidates is None
         cdef vector[CacheBlockId] found
         cdef Status status
         with nogil:
-            status = cache.get().eviction_hints(wanted, batch.ids, batch.count, any_block, &found)
+            status = cache.get().eviction_hints(wanted, batch.data(), batch.size(), any_block, &found)
         check(move(status))
         return _ids_of(found)
 
     def _compact(self, max_bytes, max_seconds):
-        # What was done, the ids that moved with their old and new addresses, and the failure that stopped it, or None.
+        # What was done, the ids that moved with their old and new slots, and the failure that stopped it, or None.
         cdef SharedUse[NativeCache] cache = self._share()
         cdef uint64_t bytes_limit = _UNLIMITED if max_bytes is None else size_of(max_bytes)
         cdef double seconds_limit = 1e30 if max_seconds is None else max_seconds
         cdef PackingReport report
         cdef Status status
         cdef size_t i
-        if bytes_limit < cache.get().block_bytes():
-            raise errors.InvalidSize(bytes_limit, what=f"one block has {cache.get().block_bytes():,} bytes")
+        if bytes_limit < cache.get().block_bytes() * cache.get().planes():
+            raise errors.InvalidSize(bytes_limit,
+                                     what=f"one block has {cache.get().block_bytes() * cache.get().planes():,} bytes")
         if not seconds_limit > 0:
             raise errors.InvalidArgument(f"max_seconds is a time above 0, not {max_seconds!r}")
         with nogil:
             status = cache.get().compact(bytes_limit, seconds_limit, &report)
         cdef arrays.array ids = arrays.clone(_IDS, <Py_ssize_t>report.moves.size(), False)
-        cdef arrays.array old = arrays.clone(_ADDRESSES, <Py_ssize_t>report.moves.size(), False)
-        cdef arrays.array new = arrays.clone(_ADDRESSES, <Py_ssize_t>report.moves.size(), False)
+        cdef arrays.array old = arrays.clone(_IDS, <Py_ssize_t>report.moves.size(), False)
+        cdef arrays.array new = arrays.clone(_IDS, <Py_ssize_t>report.moves.size(), False)
         for i in range(report.moves.size()):
             ids.data.as_longlongs[i] = <long long>report.moves[i].id
-            old.data.as_ulonglongs[i] = report.moves[i].old_address
-            new.data.as_ulonglongs[i] = report.moves[i].new_address
+            old.data.as_longlongs[i] = report.moves[i].source
+            new.data.as_longlongs[i] = report.moves[i].to
         failure = None
         try:
             check(move(status))
@@ -407,6 +566,7 @@ cdef class BlockCache:
         return {
             "block_size": stats.block_bytes,
             "page_size": stats.page_bytes,
+            "planes": stats.planes,
             "pages_per_frame": stats.pages_per_frame,
             "blocks_per_frame": stats.blocks_per_frame,
             "capacity_blocks": stats.capacity_blocks,
@@ -439,7 +599,12 @@ cdef class BlockCache:
         pinned = self.native.get().stats().pinned_blocks
         if pinned:
             raise errors.StillHeld(self.native.get().base(), pinned, what="blocks of the cache are pinned or viewed")
+        if not self._tensors.close():
+            if self.closed:
+                return
+            raise errors.StillHeld(self.native.get().base(), self._tensors.count(), what="tensors over the cache are in use")
         if not self._uses.close():
+            self._tensors.reopen()
             if self.closed:
                 return
             raise errors.StillHeld(self.native.get().base(), self._uses.count(),
@@ -480,6 +645,15 @@ cdef class BlockCache:
         if not self._uses.add():
             raise errors.UseAfterRelease(0, what="the cache was closed")
         return SharedUse[NativeCache](self.native, &self._uses)
+
+    cdef uint64_t _check_plane(self, object plane) except? 0xFFFFFFFFFFFFFFFF:
+        try:
+            number = operator.index(plane)
+        except TypeError:
+            raise errors.InvalidArgument(f"a plane is an integer, not {plane!r}") from None
+        if not 0 <= number < self._open().planes():
+            raise errors.InvalidArgument(f"the cache has planes 0 to {self._open().planes() - 1}, not {number}")
+        return number
 
     cdef LocalBudget* _own_limit(self):
         return <LocalBudget*>self.native.get().budget().get()

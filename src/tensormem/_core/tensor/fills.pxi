@@ -53,6 +53,7 @@ cdef bint _fill(NativeDriver* driver, Tensor tensor, uint64_t first, int32_t dev
     cdef int32_t i
     cdef uint64_t nbytes = tensor.nbytes_()
     tensor.storage.check_reach("a fill")
+    tensor.check_mapped()
     request.device = device
     request.element = <const uint8_t*><const char*>pattern
     request.item_bytes = len(pattern)

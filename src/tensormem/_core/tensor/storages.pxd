@@ -37,6 +37,7 @@ cdef class Storage:
     cdef bint host
     cdef bint direct_  # copies need not tell the owner of an access: its brackets change nothing
     cdef bint untouchable  # by anybody: addresses without memory
+    cdef object paged  # an owner that has memory behind some addresses only, and is asked which; None for most
     cdef Release _release  # where the memory has an end and no brackets, which see to it themselves
     cdef ExportCount exports  # who uses the memory at this moment; closed for good with the storage
     cdef ExportCount operations  # those of them that are operations, and not views

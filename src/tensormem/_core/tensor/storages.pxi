@@ -103,7 +103,8 @@ cdef class Storage:
 
     `owner` is whatever keeps the memory: it is let go exactly once, when the storage is closed or dropped, and if it has
     a `release()` that is called first. A kind of memory of your own makes storages with this constructor. An owner with
-    `begin_access` and `end_access` has them called around every access of the CPU (`tensormem.memories.MappedOwner`).
+    `begin_access` and `end_access` has them called around every access of the CPU (`tensormem.memories.MappedOwner`). One
+    with `check_mapped(address, nbytes)` is asked before our own calls touch a range, and raises if it has no memory.
 
     >>> import tensormem as tm
     >>> tensor = tm.zeros((2, 3))
@@ -127,6 +128,7 @@ cdef class Storage:
         # From here on nothing fails: the owner is ours to release.
         self._owner = owner
         self.accesses = accesses_of(owner)
+        self.paged = owner if hasattr(owner, "check_mapped") else None
         has_release = type(owner) is not DeviceBlock and callable(getattr(owner, "release", None))
         if has_release and self.accesses is None:
             self._release = _release_of(owner)

@@ -24,6 +24,8 @@ cdef class Tensor:
     cdef uint64_t count(self)
     cdef uint64_t nbytes_(self)
     cdef int check_host(self, str what) except -1
+    # Asks an owner that has memory behind some addresses only; `NotMapped` where an element has none.
+    cdef int check_mapped(self) except -1
     cdef uint64_t lend_first(self) except? 0
     cdef uint64_t show_first(self) except? 0
     cdef Tensor view(self, uint64_t first, int32_t rank)

@@ -660,6 +660,25 @@ cdef class Tensor:
         self._address_read = True
         return base + (self.first - self.storage.address)
 
+    cdef int check_mapped(self) except -1:
+        # Along the first dimension, because the gaps are between its elements.
+        cdef Reach reach
+        cdef int64_t i
+        cdef int64_t item = <int64_t>self.element.width.bytes()
+        cdef int32_t inner = 1 if self.rank > 0 else 0
+        if self.storage.paged is None or self.count() == 0:
+            return 0
+        check(measure_layout(self.rank - inner, self.dims + inner, self.steps() + inner, self.element.width,
+                             Code.invalid_size, &reach))
+        for i in range(self.dims[0] if inner else 1):
+            start = self.first + i * self.steps()[0] * item if inner else self.first
+            self.storage.paged.check_mapped(start - reach.below, reach.below + reach.above)
+        return 0
+
+    def _check_mapped(self):
+        # For the rooms above, before they read values.
+        self.check_mapped()
+
     cdef Tensor view(self, uint64_t first, int32_t rank):
         return new_tensor(self.storage, self.element, first, rank, self._readonly)
 
@@ -676,7 +695,7 @@ cdef object _value_of(Tensor tensor):
     cdef ElementType element = tensor.element
     cdef void* at = <void*>tensor.first
     if not storage.host or storage.accesses is not None or storage.is_pending() or storage.untouchable or (
-            element.lanes != 1):
+            storage.paged is not None or element.lanes != 1):
         return _above.tolist(tensor.reshape(()))
     storage.check_open()
     if element.code == 2 and element.bits == 32:

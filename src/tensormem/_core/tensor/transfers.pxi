@@ -424,6 +424,8 @@ cdef int _plan(Tensor to, Tensor source, CopyPlan* plan, uint64_t to_first, uint
     cdef int32_t i
     to.storage.check_reach("a copy")
     source.storage.check_reach("a copy")
+    to.check_mapped()
+    source.check_mapped()
     left.address = to_first
     right.address = source_first
     if to.element.width.packed:
