@@ -243,6 +243,18 @@ void Pools::trim(Pool& pool, std::uint64_t keep_bytes) {
   pool.freed = std::move(kept);
 }
 
+Result Pools::set_access(Pool& pool, int ordinal, int flags) {
+  constexpr int kReadWrite = 3;
+  const Device* const device = machine_.device(ordinal);
+  if (device == nullptr || (device != pool.device && !machine_.config.peer)) return kInvalidDevice;
+  if (flags != 0 && flags != 1 && flags != kReadWrite) return kInvalidValue;
+  if (device == pool.device && flags != kReadWrite) return kInvalidValue;
+  const std::uint32_t bit = 1U << ordinal;
+  pool.readers = (flags & 1) != 0 ? pool.readers | bit : pool.readers & ~bit;
+  pool.writers = (flags & 2) != 0 ? pool.writers | bit : pool.writers & ~bit;
+  return kSuccess;
+}
+
 void Pools::on_synchronize(Device& device) {
   for (auto& [handle, pool] : pools_) {
     if (pool->device != &device) continue;

@@ -72,6 +72,8 @@ class Pools {
   // What a capture allocated, when neither it nor a graph of it needs the memory any more.
   void give_up(std::uint64_t address);
   void trim(Pool& pool, std::uint64_t keep_bytes);
+  // What a device may do with the pool's memory; its own device may always do everything.
+  Result set_access(Pool& pool, int device, int flags);
   // Freed memory above the thresholds goes back: the driver's rule at every synchronization.
   void on_synchronize(Device& device);
 

@@ -135,6 +135,11 @@ Result VirtualMemory::unmap(std::uint64_t address, std::uint64_t size) {
 Result VirtualMemory::set_access(std::uint64_t address, std::uint64_t size, int device, int flags) {
   if (flags != 0 && flags != 1 && flags != 3) return kInvalidValue;
   if (!is_filled(address, size)) return kInvalidValue;
+  for (std::uint64_t at = address; at < address + size && flags != 0 && !machine_.config.peer;) {
+    const Range& range = *machine_.memory.find_start(at);
+    if (range.device->ordinal != device) return kInvalidDevice;  // these two cannot reach one another
+    at += range.size;
+  }
   const std::uint32_t bit = 1U << device;
   for (std::uint64_t at = address; at < address + size;) {
     Range& range = *machine_.memory.find_start(at);

@@ -270,15 +270,8 @@ Result cuMemPoolSetAccess(PoolHandle handle, const AccessDescription* rights, st
   return with_pool("cuMemPoolSetAccess", handle, [&](Machine& machine, Pool& pool) {
     if (rights == nullptr || count == 0) return simgpu::kInvalidValue;
     for (std::size_t i = 0; i < count; ++i) {
-      const Device* const device = machine.device(rights[i].location.id);
-      if (rights[i].location.type != kLocationDevice || device == nullptr) return kInvalidDevice;
-      if (device == pool.device && rights[i].flags != kAccessReadWrite) return simgpu::kInvalidValue;
-      if (device != pool.device && !machine.config.peer) return kInvalidDevice;
-    }
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::uint32_t bit = 1U << rights[i].location.id;
-      pool.readers = (rights[i].flags & 1) != 0 ? pool.readers | bit : pool.readers & ~bit;
-      pool.writers = (rights[i].flags & 2) != 0 ? pool.writers | bit : pool.writers & ~bit;
+      if (rights[i].location.type != kLocationDevice) return kInvalidDevice;
+      SIM_TRY(machine.pools.set_access(pool, rights[i].location.id, rights[i].flags));
     }
     return simgpu::kSuccess;
   });

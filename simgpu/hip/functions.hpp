@@ -49,6 +49,7 @@ SIM_HIP hipMemPoolCreate(void** pool, const void* properties);
 SIM_HIP hipMemPoolDestroy(void* pool);
 SIM_HIP hipMemPoolSetAttribute(void* pool, int attribute, void* value);
 SIM_HIP hipMemPoolTrimTo(void* pool, std::size_t keep_bytes);
+SIM_HIP hipMemPoolSetAccess(void* pool, const tensormem::cuda::AccessDescription* rights, std::size_t count);
 SIM_HIP hipPointerGetAttribute(void* data, int attribute, void* address);
 
 SIM_HIP hipMemcpy(void* to, const void* from, std::size_t nbytes, int kind);

@@ -32,6 +32,7 @@ enum : Result {
   kNoDevice = 100,
   kNotFound = 500,
   kNotReady = 600,
+  kPeerAlreadyEnabled = 704,
 };
 
 inline constexpr std::uint32_t kStreamNonBlocking = 1;

@@ -207,16 +207,31 @@ Status CudaApi::stream_wait_event(gpu::StreamRef stream, gpu::EventRef event) {
 
 // --- Work --------------------------------------------------------------------------------------------------------
 
-Status CudaApi::place_of(std::uint64_t address, std::int32_t* device) {
+Status CudaApi::place_of(std::int32_t asker, std::uint64_t address, std::int32_t* device) {
   int memory_type = 0;  // what the driver does not know stays as it is: pageable memory
   unsigned is_managed = 0;
   int ordinal = kHostPlace;
   int attributes[] = {kPointerMemoryType, kPointerIsManaged, kPointerDeviceOrdinal};
   void* answers[] = {&memory_type, &is_managed, &ordinal};
-  TM_TRY(in_context(0, "cuPointerGetAttributes",
+  TM_TRY(in_context(asker, "cuPointerGetAttributes",
                     [&] { return f_.cuPointerGetAttributes(3, attributes, answers, address); }));
   *device = memory_type == kMemoryDevice && is_managed == 0 ? ordinal : kHostPlace;
   return {};
+}
+
+bool CudaApi::can_reach(std::int32_t worker, std::int32_t owner) noexcept {
+  int can = 0;
+  if (f_.cuDeviceCanAccessPeer == nullptr || f_.cuCtxEnablePeerAccess == nullptr) return false;
+  return f_.cuDeviceCanAccessPeer(&can, worker, owner) == kSuccess && can != 0;
+}
+
+Status CudaApi::peer_enable(std::int32_t worker, std::int32_t owner) {
+  ContextHandle theirs = nullptr;
+  TM_TRY(context_of(owner, &theirs));
+  return beside_captures(worker, "cuCtxEnablePeerAccess", [&] {
+    const Result result = f_.cuCtxEnablePeerAccess(theirs, 0);
+    return result == kPeerAlreadyEnabled ? Result{kSuccess} : result;
+  });
 }
 
 Status CudaApi::copy_line_between(const Pitched& to, const Pitched& from, std::uint64_t nbytes, gpu::StreamRef stream) {

@@ -70,6 +70,15 @@ Status CudaApi::pool_keep(gpu::PoolRef pool, std::uint64_t keep_bytes) {
                     [&] { return f_.cuMemPoolSetAttribute(pool.handle, kPoolReleaseThreshold, &keep_bytes); });
 }
 
+Status CudaApi::pool_open(gpu::PoolRef pool, std::int32_t worker) {
+  if (f_.cuMemPoolSetAccess == nullptr) return missing("cuMemPoolSetAccess");
+  AccessDescription right;
+  right.location = {kLocationDevice, worker};
+  right.flags = kAccessReadWrite;
+  return beside_captures(pool.device, "cuMemPoolSetAccess",
+                         [&] { return f_.cuMemPoolSetAccess(pool.handle, &right, 1); });
+}
+
 Status CudaApi::pool_trim(gpu::PoolRef pool, std::uint64_t keep_bytes) {
   if (f_.cuMemPoolTrimTo == nullptr) return missing("cuMemPoolTrimTo");
   return in_context(pool.device, "cuMemPoolTrimTo", [&] { return f_.cuMemPoolTrimTo(pool.handle, keep_bytes); });

@@ -45,6 +45,9 @@
   X(cuMemPoolDestroy, 11020, 0, (PoolHandle))                                                                          \
   X(cuMemPoolSetAttribute, 11020, 0, (PoolHandle, int, void*))                                                         \
   X(cuMemPoolTrimTo, 11020, 0, (PoolHandle, std::size_t))                                                              \
+  X(cuMemPoolSetAccess, 11020, 0, (PoolHandle, const AccessDescription*, std::size_t))                                 \
+  X(cuDeviceCanAccessPeer, 4000, 0, (int*, DeviceNumber, DeviceNumber))                                                \
+  X(cuCtxEnablePeerAccess, 4000, 0, (ContextHandle, unsigned))                                                         \
   X(cuStreamCreate, 2000, 1, (StreamHandle*, unsigned))                                                                \
   X(cuStreamDestroy, 4000, 1, (StreamHandle))                                                                          \
   X(cuStreamSynchronize, 2000, 1, (StreamHandle))                                                                      \

@@ -39,7 +39,7 @@ Status AddressBooks::begin_map(std::uint64_t address, std::uint64_t size) {
   if (at != mappings.begin() && std::prev(at)->first + std::prev(at)->second.size > address) --at;
   if (at != mappings.end() && at->first < address + size)
     return Status::fail(Code::already_mapped, "the range overlaps a mapping", at->first - home->first, at->second.size);
-  reservations_[home->first].mappings.emplace(address, Mapping{size, true});
+  reservations_[home->first].mappings.emplace(address, Mapping{size, true, 0});
   return {};
 }
 
@@ -88,6 +88,36 @@ void AddressBooks::end_change(std::uint64_t address, std::uint64_t size, bool ma
     return;
   }
   for (auto at = mappings.lower_bound(address); at != end; ++at) at->second.changing = false;
+}
+
+bool AddressBooks::begin_grant(std::uint64_t address, std::uint64_t size, std::int32_t device, std::uint64_t* start,
+                               std::uint64_t* span) {
+  Reservations::const_iterator home;
+  if (size == 0 || !find(address, size, &home).ok()) return false;
+  auto& mappings = reservations_[home->first].mappings;
+  auto at = mappings.upper_bound(address);
+  if (at == mappings.begin()) return false;
+  const std::uint64_t bit = 1ULL << device;
+  std::uint64_t covered = (--at)->first;
+  bool is_new = false;
+  *start = covered;
+  for (auto each = at; each != mappings.end() && each->first < address + size; ++each) {
+    if (each->second.changing || each->first != covered) return false;
+    covered += each->second.size;
+    is_new |= (each->second.told & bit) == 0;
+  }
+  if (!is_new || covered < address + size) return false;
+  *span = covered - *start;
+  note_access(*start, *span, device);
+  return true;
+}
+
+void AddressBooks::note_access(std::uint64_t address, std::uint64_t size, std::int32_t device) {
+  Reservations::const_iterator home;
+  if (!find(address, size, &home).ok()) return;
+  auto& mappings = reservations_[home->first].mappings;
+  for (auto at = mappings.lower_bound(address); at != mappings.end() && at->first < address + size; ++at)
+    at->second.told |= 1ULL << device;
 }
 
 }  // namespace tensormem::gpu

@@ -28,12 +28,20 @@ class AddressBooks {
   // What was begun: the mappings are there, or are not there.
   void end_change(std::uint64_t address, std::uint64_t size, bool mapped);
 
+  // The whole mappings that a part of them lies in, if a device's access to any of them was never set; it counts as set
+  // from here on.
+  bool begin_grant(std::uint64_t address, std::uint64_t size, std::int32_t device, std::uint64_t* start,
+                   std::uint64_t* span);
+  // The access of a device to whole mappings is as it was told.
+  void note_access(std::uint64_t address, std::uint64_t size, std::int32_t device);
+
   std::uint64_t reservation_count() const { return reservations_.size(); }
 
  private:
   struct Mapping {
     std::uint64_t size = 0;
-    bool changing = false;  // the driver is being asked
+    bool changing = false;   // the driver is being asked
+    std::uint64_t told = 0;  // devices whose access was set, one bit each
   };
   struct Reservation {
     std::uint64_t size = 0;

@@ -124,7 +124,13 @@ class GpuApi {
   virtual Status stream_wait_event(StreamRef stream, EventRef event) = 0;
 
   // The device whose memory an address is in; kHostPlace for what the CPU reaches, managed memory included.
-  virtual Status place_of(std::uint64_t address, std::int32_t* device) = 0;
+  // Asked by a device that is at work already.
+  virtual Status place_of(std::int32_t asker, std::uint64_t address, std::int32_t* device) = 0;
+  // Whether one device can be granted another's memory at all; and the grants, of plain memory and of one pool. What is
+  // granted already is no failure.
+  virtual bool can_reach(std::int32_t worker, std::int32_t owner) noexcept = 0;
+  virtual Status peer_enable(std::int32_t worker, std::int32_t owner) = 0;
+  virtual Status pool_open(PoolRef pool, std::int32_t worker) = 0;
   virtual Status copy_line(std::uint64_t to, std::uint64_t from, std::uint64_t nbytes, StreamRef stream) = 0;
   // The plane pitches are multiples of the row pitches.
   virtual Status copy_box(const Pitched& to, const Pitched& from, const CopyShape& shape, StreamRef stream) = 0;

@@ -1,11 +1,7 @@
-// Devices, streams, events and work. Memory of every kind: gpu_memory.cpp.
+// Devices, streams and events. Memory of every kind: gpu_memory.cpp. Work on streams: gpu_work.cpp.
 #include "driver/gpu/gpu_driver.hpp"
 
-#include <algorithm>
 #include <new>
-
-#include "base/align.hpp"
-#include "driver/host/copy.hpp"
 
 namespace tensormem {
 
@@ -17,30 +13,6 @@ constexpr std::uint64_t kPerThreadHandle = 2;  // the calling thread's own strea
 std::uint64_t key_of(gpu::StreamRef ref) {
   const auto handle = reinterpret_cast<std::uint64_t>(ref.handle);
   return handle == kPerThreadHandle ? handle | static_cast<std::uint64_t>(ref.device + 1) << 48 : handle;
-}
-
-struct HostWork {
-  HostFunction function;
-  void* argument;
-};
-
-void run_host_work(void* argument) {
-  const HostWork work = *static_cast<HostWork*>(argument);
-  delete static_cast<HostWork*>(argument);
-  GpuPlatform::enter_host_function();
-  work.function(work.argument);
-  GpuPlatform::leave_host_function();
-}
-
-// A value whose halves are the same is a narrower one, down to bytes.
-void narrow(std::uint64_t* value, std::uint32_t* element_bytes) {
-  while (*element_bytes > 1) {
-    const std::uint32_t half_bits = *element_bytes * 4;
-    const std::uint64_t mask = (1ULL << half_bits) - 1;
-    if ((*value & mask) != (*value >> half_bits & mask)) return;
-    *value &= mask;
-    *element_bytes /= 2;
-  }
 }
 
 EventHandle as_handle(std::uint64_t number) { return reinterpret_cast<EventHandle>(number); }
@@ -136,6 +108,7 @@ Status GpuDriver::stream_destroy(StreamId stream) {
       return Status::fail(Code::stream_misuse, "another thread destroyed the stream", stream);
     platform_.stream_numbers.erase(key_of(ref));
   }
+  platform_.relays.forget(stream, ref.device);
   if (!api_.stream_destroy(ref).ok()) platform_.leave_for_later(ref);
   return {};
 }
@@ -231,6 +204,7 @@ void GpuDriver::forget_stream(StreamId stream, std::int32_t device) noexcept {
   // A stream that its owner destroyed may still have work, and only the whole device can be asked about it. What a
   // device that is lost has not done, it never will.
   (void)api_.device_synchronize(device).ok();
+  platform_.relays.forget(stream, device);
   const std::lock_guard lock(platform_.mutex);
   GpuPlatform::StreamItem item;
   if (!platform_.streams.get(stream, &item) || !platform_.streams.remove(stream)) return;
@@ -329,112 +303,6 @@ Status GpuDriver::stream_wait_event(StreamId stream, EventHandle event) {
   TM_TRY(find_event(event, &mark));
   TM_TRY(find_stream(stream, &queue));
   return heed(api_.stream_wait_event(queue, mark), stream);
-}
-
-// --- Work --------------------------------------------------------------------------------------------------------
-
-Status GpuDriver::copy(const Pitched& destination, const Pitched& source, const CopyShape& shape, StreamId stream) {
-  gpu::StreamRef queue;
-  TM_TRY(find_stream(stream, &queue));
-  Pitched to = destination;
-  Pitched from = source;
-  to.device = from.device = 0;  // whose memory it is plays no part in whether the box is one
-  TM_TRY(host::check_copy({to, from, shape}));
-  to.device = destination.device;
-  from.device = source.device;
-  bool between = false;
-  TM_TRY(check_places(&to, &from, queue.device, &between));
-  if (shape.height == 1 && shape.depth == 1) return copy_line(to, from, shape.width, queue, between);
-  if (shape.height == 1) {  // planes of one row are rows
-    to.row_pitch = to.plane_pitch;
-    from.row_pitch = from.plane_pitch;
-    return copy_box(to, from, {shape.width, shape.depth, 1}, queue, between);
-  }
-  const bool whole_rows =
-      shape.depth == 1 || (to.plane_pitch % to.row_pitch == 0 && from.plane_pitch % from.row_pitch == 0);
-  if (whole_rows) return copy_box(to, from, shape, queue, between);
-  for (std::uint64_t plane = 0; plane < shape.depth; ++plane) {
-    TM_TRY(copy_box(to, from, {shape.width, shape.height, 1}, queue, between));
-    to.address += to.plane_pitch;
-    from.address += from.plane_pitch;
-  }
-  return {};
-}
-
-// A device reaches another's memory only with a grant, of a kind for each way to make memory; a call that names both
-// devices needs none. With one device there is nothing to ask.
-Status GpuDriver::check_places(Pitched* to, Pitched* from, std::int32_t worker, bool* between) const {
-  if (platform_.device_count() == 1) return {};
-  for (Pitched* side : {to, from}) {
-    if (side->device == kUnknownPlace) TM_TRY(api_.place_of(side->address, &side->device));
-    if (side->device < kHostPlace || side->device >= platform_.device_count())
-      return Status::fail(Code::invalid_argument, "the driver has no device of this number");
-  }
-  *between = to->device != kHostPlace && from->device != kHostPlace && (to->device != worker || from->device != worker);
-  return {};
-}
-
-Status GpuDriver::copy_line(const Pitched& to, const Pitched& from, std::uint64_t nbytes, gpu::StreamRef queue,
-                            bool between) {
-  return between ? api_.copy_line_between(to, from, nbytes, queue)
-                 : api_.copy_line(to.address, from.address, nbytes, queue);
-}
-
-Status GpuDriver::copy_box(const Pitched& to, const Pitched& from, const CopyShape& shape, gpu::StreamRef queue,
-                           bool between) {
-  return between ? api_.copy_box_between(to, from, shape, queue) : api_.copy_box(to, from, shape, queue);
-}
-
-// What is there is copied behind itself until all rows are there.
-Status GpuDriver::repeat_first_row(const Pitched& to, const CopyShape& shape, gpu::StreamRef queue) {
-  for (std::uint64_t done = 1; done < shape.height; done *= 2) {
-    Pitched rest = to;
-    rest.address += done * to.row_pitch;
-    const std::uint64_t more = std::min(done, shape.height - done);
-    TM_TRY(api_.copy_box(rest, to, {shape.width, more, 1}, queue));
-  }
-  return {};
-}
-
-Status GpuDriver::fill_plane(const Pitched& to, const CopyShape& shape, std::uint64_t value,
-                             std::uint32_t element_bytes, gpu::StreamRef queue) {
-  const std::uint64_t count = shape.width / element_bytes;
-  const bool gapless = shape.height == 1 || to.row_pitch == shape.width;
-  const bool all_rows = gapless || (element_bytes != 8 && api_.fills_rows(element_bytes));
-  const std::uint64_t elements = gapless ? count * shape.height : count;
-  if (element_bytes == 8) {
-    TM_TRY(api_.fill_wide(to.address, value, elements, queue));
-  } else {
-    const std::uint64_t rows = gapless || !all_rows ? 1 : shape.height;
-    TM_TRY(
-        api_.fill({to.address, to.row_pitch, static_cast<std::uint32_t>(value), element_bytes, elements, rows}, queue));
-  }
-  return all_rows ? Status() : repeat_first_row(to, shape, queue);
-}
-
-Status GpuDriver::fill(const Pitched& destination, const CopyShape& shape, std::uint64_t value,
-                       std::uint32_t element_bytes, StreamId stream) {
-  gpu::StreamRef queue;
-  TM_TRY(find_stream(stream, &queue));
-  Pitched to = destination;
-  to.device = 0;
-  TM_TRY(host::check_fill({to, shape, value, element_bytes}));
-  if (!is_aligned(to.address, element_bytes) || (shape.height > 1 && !is_aligned(to.row_pitch, element_bytes)))
-    return Status::fail(Code::invalid_argument, "a GPU fills whole elements: address and pitch are multiples of one");
-  narrow(&value, &element_bytes);
-  for (std::uint64_t plane = 0; plane < shape.depth; ++plane, to.address += to.plane_pitch)
-    TM_TRY(fill_plane(to, shape, value, element_bytes, queue));
-  return {};
-}
-
-Status GpuDriver::launch_host(HostFunction function, void* argument, StreamId stream) {
-  gpu::StreamRef queue;
-  TM_TRY(find_stream(stream, &queue));
-  auto work = std::unique_ptr<HostWork>(new (std::nothrow) HostWork{function, argument});
-  if (work == nullptr) return Status::fail(Code::out_of_memory, "no memory to note the work", sizeof(HostWork));
-  TM_TRY(api_.launch_host(run_host_work, work.get(), queue));
-  (void)work.release();  // the stream's now
-  return {};
 }
 
 }  // namespace tensormem

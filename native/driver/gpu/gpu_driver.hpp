@@ -99,10 +99,16 @@ class GpuDriver final : public Driver {
   Status make_event(std::int32_t device, bool timed, EventHandle* event);
   Status record_elsewhere(EventHandle event, bool timed, gpu::StreamRef queue);
   Status find_pool(AsyncPool pool, gpu::PoolRef* ref) const noexcept;
-  // Finds out whose memory both sides are, where that can matter; whether a call has to name the devices.
-  Status check_places(Pitched* to, Pitched* from, std::int32_t worker, bool* between) const;
-  Status copy_line(const Pitched& to, const Pitched& from, std::uint64_t nbytes, gpu::StreamRef queue, bool between);
-  Status copy_box(const Pitched& to, const Pitched& from, const CopyShape& shape, gpu::StreamRef queue, bool between);
+  template <typename Call>
+  static Status give_back(Call call);
+  // Finds out whose memory it is, where that can matter.
+  Status find_place(Pitched* side, std::int32_t asker) const;
+  // Gives `work` a stream of `device` (kHostPlace: of any) whose work is in the order of `stream`.
+  template <typename Work>
+  Status run_at(std::int32_t device, StreamId stream, gpu::StreamRef queue, Work work);
+  static bool is_between(const Pitched& to, const Pitched& from) noexcept;
+  void join_devices(const Pitched& to, const Pitched& from, const CopyShape& shape) noexcept;
+  Status copy_box(Pitched to, Pitched from, const CopyShape& shape, gpu::StreamRef queue);
   // With the lock.
   Status find_physical(PhysicalHandle handle, GpuPlatform::Physical** physical) noexcept;
   Status begin_physical_use(PhysicalHandle handle, GpuPlatform::Physical* physical);

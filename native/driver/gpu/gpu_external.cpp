@@ -7,6 +7,7 @@
 #include <new>
 
 #include "base/align.hpp"
+#include "base/ending.hpp"
 #include "driver/gpu/gpu_driver.hpp"
 
 namespace tensormem {
@@ -67,8 +68,8 @@ Status GpuDriver::external_release(std::uint64_t address) {
     gone = found->second;
     platform_.externals.erase(found);
   }
-  // A driver that is closed, or the parent's, took the memory with it.
-  if (!platform_.is_lost()) platform_.release_external(gone);
+  // A driver that is closed, or the parent's, took the memory with it, and the end of the process will.
+  if (!platform_.is_lost() && !is_ending()) platform_.release_external(gone);
   return {};
 }
 

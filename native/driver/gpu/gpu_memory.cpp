@@ -8,6 +8,7 @@
 #include <new>
 
 #include "base/align.hpp"
+#include "base/ending.hpp"
 #include "driver/gpu/gpu_driver.hpp"
 
 namespace tensormem {
@@ -34,6 +35,12 @@ Status GpuDriver::explain_shortage(Status status, std::int32_t device, std::uint
   const std::int32_t vendor_code = status.failure().driver_code;
   return Status::caused(Failure{
       code, vendor_code, status.failure().what, {requested, info.free_bytes, info.free_bytes}, nullptr, nullptr});
+}
+
+// A free may wait for all work of the device. At the end of the process nobody waits: the memory goes with it.
+template <typename Call>
+Status GpuDriver::give_back(Call call) {
+  return is_ending() ? Status() : call();
 }
 
 // --- Plain memory ------------------------------------------------------------------------------------------------
@@ -93,7 +100,7 @@ Status GpuDriver::deallocate(std::int32_t device, std::uint64_t address, std::ui
     const std::lock_guard lock(platform_.mutex);
     if (const auto found = platform_.bases.find(address); found != platform_.bases.end()) base = found->second;
   }
-  TM_TRY(api_.deallocate(device, options.kind, base));
+  TM_TRY(give_back([&] { return api_.deallocate(device, options.kind, base); }));
   if (base == address) return {};
   const std::lock_guard lock(platform_.mutex);
   platform_.bases.erase(address);
@@ -109,7 +116,7 @@ Status GpuDriver::pin(std::uint64_t address, std::uint64_t nbytes) {
 
 Status GpuDriver::unpin(std::uint64_t address, std::uint64_t) {
   TM_TRY(platform_.check_usable());
-  return api_.unpin(home_, address);
+  return give_back([&] { return api_.unpin(home_, address); });
 }
 
 // --- Stream-ordered and managed memory ---------------------------------------------------------------------------
@@ -127,6 +134,7 @@ Status GpuDriver::async_pool_create(std::int32_t device, std::uint64_t keep_byte
     TM_TRY(api_.pool_destroy(ref));
     return made.ok() ? Status::fail(Code::out_of_memory, "no room to note a pool", sizeof ref) : std::move(made);
   }
+  platform_.grants.open(ref);
   *pool = number;
   return {};
 }
@@ -140,7 +148,7 @@ Status GpuDriver::async_pool_destroy(AsyncPool pool) {
   gpu::PoolRef ref;
   TM_TRY(platform_.check_usable());
   TM_TRY(find_pool(pool, &ref));
-  TM_TRY(api_.pool_destroy(ref));
+  TM_TRY(give_back([&] { return api_.pool_destroy(ref); }));
   (void)platform_.pools.remove(pool);
   return {};
 }
@@ -157,6 +165,7 @@ Status GpuDriver::allocate_async(std::int32_t device, AsyncPool pool, std::uint6
   gpu::StreamRef queue;
   gpu::PoolRef ref;
   TM_TRY(check_device(device));
+  TM_TRY(check_not_ending(stream));
   TM_TRY(check_size(nbytes));
   TM_TRY(find_usable_stream(stream, &queue));
   TM_TRY(find_pool(pool, &ref));
@@ -170,7 +179,7 @@ Status GpuDriver::deallocate_async(std::int32_t device, std::uint64_t address, s
   TM_TRY(check_device(device));
   TM_TRY(find_usable_stream(stream, &queue));
   TM_TRY(check_not_capturing(queue, stream));
-  return heed(api_.deallocate_async(address, queue), stream);
+  return give_back([&] { return heed(api_.deallocate_async(address, queue), stream); });
 }
 
 Status GpuDriver::trim_async(std::int32_t device, AsyncPool pool, std::uint64_t keep_bytes) {
@@ -182,6 +191,7 @@ Status GpuDriver::trim_async(std::int32_t device, AsyncPool pool, std::uint64_t 
 
 Status GpuDriver::prefetch(std::uint64_t address, std::uint64_t nbytes, std::int32_t device, StreamId stream) {
   gpu::StreamRef queue;
+  TM_TRY(check_not_ending(stream));
   TM_TRY(check_size(nbytes));
   TM_TRY(find_stream(stream, &queue));
   if (device != -1) TM_TRY(check_device(device));
@@ -246,7 +256,7 @@ Status GpuDriver::release(std::uint64_t address, std::uint64_t size) {
     const std::lock_guard lock(platform_.mutex);
     TM_TRY(platform_.books.begin_release(address, size));
   }
-  Status released = api_.release(address, size);
+  Status released = give_back([&] { return api_.release(address, size); });
   const std::lock_guard lock(platform_.mutex);
   if (released.ok()) {
     platform_.books.end_release(address);
@@ -310,7 +320,7 @@ Status GpuDriver::physical_destroy(PhysicalHandle handle) {
       return Status::fail(Code::invalid_argument, "another thread is mapping or exporting the physical memory");
     gone = platform_.physicals.extract(handle);
   }
-  Status destroyed = api_.physical_destroy(gone.mapped().handle);
+  Status destroyed = give_back([&] { return api_.physical_destroy(gone.mapped().handle); });
   if (destroyed.ok() && gone.mapped().fd >= 0) ::close(gone.mapped().fd);
   if (destroyed.ok()) return destroyed;
   const std::lock_guard lock(platform_.mutex);
@@ -361,7 +371,7 @@ Status GpuDriver::unmap(std::uint64_t address, std::uint64_t size) {
     const std::lock_guard lock(platform_.mutex);
     TM_TRY(platform_.books.begin_unmap(address, size));
   }
-  Status unmapped = api_.unmap(address, size);
+  Status unmapped = give_back([&] { return api_.unmap(address, size); });
   const std::lock_guard lock(platform_.mutex);
   platform_.books.end_change(address, size, !unmapped.ok());
   return unmapped;
@@ -374,6 +384,7 @@ Status GpuDriver::set_access(std::uint64_t address, std::uint64_t size, std::int
   {
     const std::lock_guard lock(platform_.mutex);
     TM_TRY(platform_.books.check_mapped(address, size));
+    platform_.books.note_access(address, size, device);
   }
   return api_.set_access(address, size, device, access);
 }

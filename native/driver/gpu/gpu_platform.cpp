@@ -36,6 +36,7 @@ bool GpuPlatform::is_forked() const noexcept { return g_process.load(std::memory
 
 void GpuPlatform::close() noexcept {
   if (is_lost() || is_in_host_function()) return;
+  relays.forget_all();
   destroy_left();
   closed_ = true;
   api_->close();

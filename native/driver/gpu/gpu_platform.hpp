@@ -16,6 +16,8 @@
 #include "driver/gpu/address_books.hpp"
 #include "driver/gpu/gpu_api.hpp"
 #include "driver/gpu/handle_table.hpp"
+#include "driver/gpu/peer_grants.hpp"
+#include "driver/gpu/relays.hpp"
 
 namespace tensormem {
 
@@ -32,6 +34,9 @@ struct GpuHeld {
 };
 
 class GpuPlatform {
+  const std::unique_ptr<gpu::GpuApi> api_;
+  const int process_;
+
  public:
   struct StreamItem {
     gpu::StreamRef ref;
@@ -76,6 +81,8 @@ class GpuPlatform {
   gpu::HandleTable<StreamItem> streams;
   gpu::HandleTable<gpu::EventRef> events;
   gpu::HandleTable<gpu::PoolRef> pools;
+  gpu::PeerGrants grants{*this};
+  gpu::Relays relays{*this};
 
   Mutex mutex;  // guards everything below; never held over a driver call
   ForkGuard fork_guard{mutex};
@@ -91,8 +98,6 @@ class GpuPlatform {
  private:
   bool is_forked() const noexcept;
 
-  const std::unique_ptr<gpu::GpuApi> api_;
-  const int process_;
   std::vector<std::unique_ptr<GpuDriver>> drivers_;
   std::atomic<bool> closed_{false};
   Mutex left_mutex_;

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <new>
 #include <utility>
+#include <vector>
 
 #include "base/spinlock.hpp"
 
@@ -62,6 +63,20 @@ class HandleTable {
   }
 
   bool contains(std::uint64_t handle) const noexcept { return find(handle) != nullptr; }
+
+  // What all numbers stand for at this moment; as many as there is memory to say.
+  std::vector<Item> items() const noexcept {
+    std::vector<Item> found;
+    try {
+      found.reserve(count());
+    } catch (const std::bad_alloc&) {
+    }
+    const std::lock_guard lock(lock_);
+    for (std::uint32_t number = 0; number < chunk_count_ * kChunk && found.size() < found.capacity(); ++number) {
+      if (at(number)->serial.load(std::memory_order_relaxed) != 0) found.push_back(at(number)->item);
+    }
+    return found;
+  }
 
   std::uint32_t count() const noexcept {
     const std::lock_guard lock(lock_);

@@ -41,6 +41,9 @@
   X(hipMemPoolDestroy, 0, Result, (PoolHandle))                                                      \
   X(hipMemPoolSetAttribute, 0, Result, (PoolHandle, int, void*))                                     \
   X(hipMemPoolTrimTo, 0, Result, (PoolHandle, std::size_t))                                          \
+  X(hipMemPoolSetAccess, 0, Result, (PoolHandle, const AccessDescription*, std::size_t))             \
+  X(hipDeviceCanAccessPeer, 0, Result, (int*, int, int))                                             \
+  X(hipDeviceEnablePeerAccess, 0, Result, (int, unsigned))                                           \
   X(hipStreamCreateWithFlags, 1, Result, (StreamHandle*, unsigned))                                  \
   X(hipStreamDestroy, 1, Result, (StreamHandle))                                                     \
   X(hipStreamSynchronize, 1, Result, (StreamHandle))                                                 \

@@ -177,10 +177,10 @@ Status HipApi::stream_wait_event(gpu::StreamRef stream, gpu::EventRef event) {
 
 // --- Work --------------------------------------------------------------------------------------------------------
 
-Status HipApi::place_of(std::uint64_t address, std::int32_t* device) {
+Status HipApi::place_of(std::int32_t asker, std::uint64_t address, std::int32_t* device) {
   *device = kHostPlace;
   if (f_.hipPointerGetAttribute == nullptr) return {};
-  return on_device(0, "hipPointerGetAttribute", [&] {
+  return on_device(asker, "hipPointerGetAttribute", [&] {
     int memory_type = 0;
     // What the runtime does not know is pageable memory.
     if (f_.hipPointerGetAttribute(&memory_type, cuda::kPointerMemoryType, pointer(address)) != cuda::kSuccess)
@@ -194,6 +194,19 @@ Status HipApi::place_of(std::uint64_t address, std::int32_t* device) {
 int HipApi::device_memory_type() const noexcept {
   constexpr int kFirstWithCudaNumbers = 60000000;
   return f_.driver_version >= kFirstWithCudaNumbers ? cuda::kMemoryDevice : 1;
+}
+
+bool HipApi::can_reach(std::int32_t worker, std::int32_t owner) noexcept {
+  int can = 0;
+  if (f_.hipDeviceCanAccessPeer == nullptr || f_.hipDeviceEnablePeerAccess == nullptr) return false;
+  return f_.hipDeviceCanAccessPeer(&can, worker, owner) == cuda::kSuccess && can != 0;
+}
+
+Status HipApi::peer_enable(std::int32_t worker, std::int32_t owner) {
+  return beside_captures(worker, "hipDeviceEnablePeerAccess", [&] {
+    const Result result = f_.hipDeviceEnablePeerAccess(owner, 0);
+    return result == cuda::kPeerAlreadyEnabled ? Result{cuda::kSuccess} : result;
+  });
 }
 
 Status HipApi::copy_line_between(const Pitched& to, const Pitched& from, std::uint64_t nbytes, gpu::StreamRef stream) {

@@ -73,7 +73,10 @@ class HipApi final : public gpu::GpuApi {
   Status event_elapsed(gpu::EventRef start, gpu::EventRef end, double* seconds) override;
   Status stream_wait_event(gpu::StreamRef stream, gpu::EventRef event) override;
 
-  Status place_of(std::uint64_t address, std::int32_t* device) override;
+  Status place_of(std::int32_t asker, std::uint64_t address, std::int32_t* device) override;
+  bool can_reach(std::int32_t worker, std::int32_t owner) noexcept override;
+  Status peer_enable(std::int32_t worker, std::int32_t owner) override;
+  Status pool_open(gpu::PoolRef pool, std::int32_t worker) override;
   Status copy_line(std::uint64_t to, std::uint64_t from, std::uint64_t nbytes, gpu::StreamRef stream) override;
   Status copy_box(const Pitched& to, const Pitched& from, const CopyShape& shape, gpu::StreamRef stream) override;
   Status copy_line_between(const Pitched& to, const Pitched& from, std::uint64_t nbytes,

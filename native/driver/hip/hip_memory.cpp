@@ -74,6 +74,15 @@ Status HipApi::pool_keep(gpu::PoolRef pool, std::uint64_t keep_bytes) {
                    [&] { return f_.hipMemPoolSetAttribute(pool.handle, cuda::kPoolReleaseThreshold, &keep_bytes); });
 }
 
+Status HipApi::pool_open(gpu::PoolRef pool, std::int32_t worker) {
+  if (f_.hipMemPoolSetAccess == nullptr) return missing("hipMemPoolSetAccess");
+  AccessDescription right;
+  right.location = {cuda::kLocationDevice, worker};
+  right.flags = cuda::kAccessReadWrite;
+  return beside_captures(pool.device, "hipMemPoolSetAccess",
+                         [&] { return f_.hipMemPoolSetAccess(pool.handle, &right, 1); });
+}
+
 Status HipApi::pool_trim(gpu::PoolRef pool, std::uint64_t keep_bytes) {
   if (f_.hipMemPoolTrimTo == nullptr) return missing("hipMemPoolTrimTo");
   return on_device(pool.device, "hipMemPoolTrimTo", [&] { return f_.hipMemPoolTrimTo(pool.handle, keep_bytes); });

@@ -17,7 +17,7 @@ from tensormem._core import Driver, GpuPlatform, Stream, open_gpu
 from tensormem.drivers import registry, simulator
 from tensormem.mr import current
 
-__all__ = ["HABITS", "HABITS_OFF", "Habits", "SimulatedGpu", "simulated_environment", "simulated_gpu"]
+__all__ = ["HABITS", "Habits", "SimulatedGpu", "simulated_environment", "simulated_gpu"]
 
 Habits = bool | Mapping[str, bool]
 
@@ -33,9 +33,6 @@ HABITS = (
     "timing_cost",
 )
 """What real drivers do, by name; docs/explanation/gpus.md says what each is and where it comes from."""
-
-HABITS_OFF: tuple[str, ...] = ("peer_grants",)
-"""Habits that are off unless asked for, because tensormem itself cannot live with them yet."""
 
 _MEMORY = (
     "allocations",
@@ -224,8 +221,7 @@ def simulated_gpu(
 
     `profile` is the kind of device ("h100", "orin", "wsl", "vgpu", "novmm"; for ROCm "mi300", "mi300-rocm6.2",
     "mi300-rocm7.1", "mi300-rocm10"), which says what it can do. `habits` are what real drivers do and a kind one does
-    not (the list is `HABITS`): all of them are on unless `HABITS_OFF` has them. `habits={"free_waits": False}` switches
-    one off, `habits=True` and `habits=False` all of them.
+    not (the list is `HABITS`): all of them are on. `habits={"free_waits": False}` switches one off, `habits=False` all.
     Further options: version=12020, peer=0, pools=0, virtual=0, managed=0, concurrent=0, posix=0, integrated=1,
     granularity="64KiB", recommended="1GiB", queue=64, without=["cuMemCreate", "cuMemMap"].
 
@@ -285,7 +281,7 @@ def _config(
 def _habit_parts(habits: Habits | None) -> list[str]:
     if isinstance(habits, bool):
         return [f"habits={int(habits)}"]
-    wanted = dict.fromkeys(HABITS_OFF, False) | dict(habits or {})
+    wanted = dict(habits or {})
     for name, on in wanted.items():
         if name not in HABITS:
             raise errors.InvalidArgument(f"no habit is called {name!r:.60}; there are {', '.join(HABITS)}")
