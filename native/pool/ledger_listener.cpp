@@ -12,9 +12,9 @@ constexpr std::uint64_t kNap = 3'600'000'000'000;  // woken by asks; the hour is
 
 }  // namespace
 
-Status LedgerListener::start(LedgerTablePtr table, std::size_t slot, GiveBackHook evict,
+Status LedgerListener::start(LedgerTablePtr table, std::size_t slot, GiveBackHook idle, GiveBackHook evict,
                              std::shared_ptr<LedgerListener>* listener) {
-  std::shared_ptr<LedgerListener> made(new LedgerListener(std::move(table), slot, std::move(evict)));
+  std::shared_ptr<LedgerListener> made(new LedgerListener(std::move(table), slot, std::move(idle), std::move(evict)));
   // The thread has a share of its own: it may outlive whoever stops it from within the hook.
   auto* share = new std::shared_ptr<LedgerListener>(made);
   const auto body = [](void* argument) -> void* {
@@ -46,15 +46,21 @@ void LedgerListener::listen() {
 
 void LedgerListener::answer(std::uint32_t serial) {
   LedgerSlot& slot = table_->slot(slot_);
+  if (!call(idle_, slot.asked_idle.exchange(0))) return;
   const std::uint64_t wanted = slot.asked_bytes.exchange(0);
-  if (wanted != 0) {
-    const AskingScope asking(table_.get());
-    slot.times_asked.fetch_add(1);
-    (void)evict_(wanted).ok();     // who asked sees what came back; the hook has reported its own failure
-    if (stopping_.load()) return;  // the slot may be another's by now
-  }
+  if (wanted != 0 && evict_ != nullptr) slot.times_asked.fetch_add(1);
+  if (!call(evict_, wanted)) return;
+  if (evict_ != nullptr && !call(idle_, wanted)) return;  // what it freed is in caches until now
   slot.answered.store(serial);
   table_->tell_change();
+}
+
+// Whether the slot is still ours.
+bool LedgerListener::call(const GiveBackHook& hook, std::uint64_t wanted) {
+  if (wanted == 0 || hook == nullptr) return !stopping_.load();
+  const AskingScope asking(table_.get());
+  (void)hook(wanted).ok();  // who asked sees what came back; the hook has reported its own failure
+  return !stopping_.load();
 }
 
 void LedgerListener::stop() {

@@ -15,7 +15,7 @@ namespace {
 namespace os = host::os;
 
 constexpr std::uint64_t kMagic = 0x31'64'67'6C'6D'74'00'FFULL;  // no text file begins like that
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 constexpr std::uint64_t kSlotsAt = 4096;
 constexpr std::uint64_t kFileSize = kSlotsAt + LedgerTable::kSlots * sizeof(LedgerSlot);
 constexpr std::uint64_t kTermsByte = LedgerTable::kSlots;  // slot i has the lock on byte i
@@ -50,6 +50,30 @@ struct Tables {
 };
 
 Status refuse(const char* why) { return Status::fail(Code::invalid_argument, why); }
+
+template <std::size_t kWords>
+using Text = std::array<std::atomic<std::uint64_t>, kWords>;
+
+template <std::size_t kWords>
+std::string read_text(const Text<kWords>& words) {
+  char text[kWords * 8 + 1] = {};
+  for (std::size_t word = 0; word < kWords; ++word) {
+    const std::uint64_t bytes = words[word].load();
+    std::memcpy(text + word * 8, &bytes, 8);
+  }
+  return text;
+}
+
+template <std::size_t kWords>
+void write_text(Text<kWords>& words, std::string_view text) {
+  char bytes[kWords * 8] = {};
+  std::memcpy(bytes, text.data(), std::min(text.size(), sizeof(bytes)));
+  for (std::size_t word = 0; word < kWords; ++word) {
+    std::uint64_t value = 0;
+    std::memcpy(&value, bytes + word * 8, 8);
+    words[word].store(value);
+  }
+}
 
 }  // namespace
 
@@ -127,11 +151,20 @@ void LedgerTable::abandon_in_child() {
 void LedgerTable::empty(LedgerSlot& slot) {
   // What counts goes first; a slot that is not joined is looked at by nobody.
   slot.joined.store(0);
-  for (auto* word :
-       {&slot.used, &slot.wanted, &slot.guaranteed, &slot.maximum, &slot.asked_bytes, &slot.times_asked, &slot.peak})
+  for (auto* word : {&slot.used, &slot.wanted, &slot.guaranteed, &slot.maximum, &slot.asked_bytes, &slot.asked_idle,
+                     &slot.times_asked, &slot.peak, &slot.job, &slot.job_limit})
     word->store(0);
   for (auto* word : {&slot.pid, &slot.priority, &slot.listens, &slot.ask_serial, &slot.answered}) word->store(0);
   for (auto& word : slot.name) word.store(0);
+  for (auto& word : slot.job_name) word.store(0);
+}
+
+// Who joins holds the lock of the terms, so nobody comes beyond the last one that is seen here. A reader that knows the
+// smaller width has published its claim before the newcomer of a higher slot looks around.
+void LedgerTable::fit_width(std::size_t taken) {
+  std::size_t width = std::max(this->width(), taken + 1);
+  while (width > taken + 1 && slots_[width - 1].joined.load() == 0) --width;
+  header_->width.store(static_cast<std::uint32_t>(width));
 }
 
 Status LedgerTable::take_slot(std::size_t* index) {
@@ -143,10 +176,11 @@ Status LedgerTable::take_slot(std::size_t* index) {
     if (error != 0) return Status::driver_error(error, "fcntl(F_OFD_SETLK)");
     own_slot_.store(i);
     empty(slots_[i]);
+    fit_width(i);
     *index = i;
     return {};
   }
-  return refuse("the shared budget has no place for another participant: 64 are in it");
+  return refuse("the shared budget has no place for another participant");
 }
 
 void LedgerTable::leave_slot(std::size_t index) {
@@ -165,7 +199,7 @@ std::size_t LedgerTable::reap_dead() {
   const std::lock_guard lock(reap_mutex_);
   const int own = lock_fd_.load();
   if (own < 0) return 0;
-  for (std::size_t i = 0; i < kSlots; ++i) {
+  for (std::size_t i = 0; i < width(); ++i) {
     if (slots_[i].joined.load() == 0 || i == own_slot_) continue;
     if (os::lock_byte(own, i) != 0) continue;
     if (slots_[i].joined.load() != 0) {
@@ -197,37 +231,37 @@ void LedgerTable::tell_change() {
   os::wake_waiters(header_->changes);
 }
 
-std::uint64_t LedgerTable::guaranteed_without(std::size_t index) {
+std::uint64_t LedgerTable::guaranteed_without(std::size_t index, std::uint64_t job) {
   std::uint64_t sum = 0;
-  for (std::size_t i = 0; i < kSlots; ++i)
-    if (i != index && slots_[i].joined.load() != 0) sum = add_saturated(sum, slots_[i].guaranteed.load());
+  for (std::size_t i = 0; i < width(); ++i) {
+    if (i == index || slots_[i].joined.load() == 0 || (job != 0 && slots_[i].job.load() != job)) continue;
+    sum = add_saturated(sum, slots_[i].guaranteed.load());
+  }
   return sum;
 }
 
 std::vector<Participant> LedgerTable::participants() {
   std::vector<Participant> found;
-  for (std::size_t i = 0; i < kSlots; ++i) {
+  for (std::size_t i = 0; i < width(); ++i) {
     const LedgerSlot& slot = slots_[i];
     if (slot.joined.load() == 0) continue;
-    char name[kLedgerNameBytes + 1] = {};
-    for (std::size_t word = 0; word < kLedgerNameWords; ++word) {
-      const std::uint64_t bytes = slot.name[word].load();
-      std::memcpy(name + word * 8, &bytes, 8);
-    }
-    found.push_back({name, slot.pid.load(), slot.priority.load(), slot.used.load(), slot.peak.load(),
-                     slot.guaranteed.load(), slot.maximum.load(), slot.asked_bytes.load(), slot.times_asked.load()});
+    found.push_back({read_text(slot.name), read_text(slot.job_name), slot.pid.load(), slot.priority.load(),
+                     slot.used.load(), slot.peak.load(), slot.guaranteed.load(), slot.maximum.load(),
+                     slot.asked_bytes.load(), slot.times_asked.load(), slot.job_limit.load()});
   }
   return found;
 }
 
-void write_name(LedgerSlot& slot, std::string_view name) {
-  char text[kLedgerNameBytes] = {};
-  std::memcpy(text, name.data(), std::min(name.size(), kLedgerNameBytes));
-  for (std::size_t word = 0; word < kLedgerNameWords; ++word) {
-    std::uint64_t bytes = 0;
-    std::memcpy(&bytes, text + word * 8, 8);
-    slot.name[word].store(bytes);
-  }
+void write_name(LedgerSlot& slot, std::string_view name, std::string_view job) {
+  write_text(slot.name, name);
+  write_text(slot.job_name, job);
+}
+
+std::uint64_t job_key(std::string_view job) {
+  if (job.empty()) return 0;
+  std::uint64_t key = 0xcbf29ce484222325ULL;  // FNV-1a
+  for (const char each : job) key = (key ^ static_cast<unsigned char>(each)) * 0x100000001b3ULL;
+  return key == 0 ? 1 : key;
 }
 
 }  // namespace tensormem

@@ -6,6 +6,7 @@
 // it is, sums saturate, and nothing read from the file is ever an address or an index.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -24,12 +25,15 @@ namespace tensormem {
 
 inline constexpr std::size_t kLedgerNameWords = 8;
 inline constexpr std::size_t kLedgerNameBytes = kLedgerNameWords * 8;
+inline constexpr std::size_t kLedgerJobWords = 4;
+inline constexpr std::size_t kLedgerJobBytes = kLedgerJobWords * 8;
 
 struct alignas(64) LedgerHeader {
   std::atomic<std::uint64_t> magic;
   std::atomic<std::uint32_t> version;
   std::atomic<std::uint32_t> slot_count;
   std::atomic<std::uint64_t> limit;
+  std::atomic<std::uint32_t> width;  // no slot from here on is taken; changed by who holds the lock of the terms
   alignas(64) std::atomic<std::uint32_t> changes;  // goes up when memory came back or an ask was answered
 };
 
@@ -41,19 +45,26 @@ struct alignas(256) LedgerSlot {
   std::atomic<std::uint64_t> guaranteed;
   std::atomic<std::uint64_t> maximum;
   std::atomic<std::uint32_t> priority;
-  std::atomic<std::uint32_t> listens;
+  std::atomic<std::uint32_t> listens;      // LedgerListens, together
   std::atomic<std::uint64_t> asked_bytes;  // what others want back and nobody has answered yet
+  std::atomic<std::uint64_t> asked_idle;   // the same of what nobody uses
   std::atomic<std::uint32_t> ask_serial;   // goes up with every ask
   std::atomic<std::uint32_t> answered;     // the serial that has been answered
   std::atomic<std::uint64_t> times_asked;
   std::atomic<std::uint64_t> peak;
+  std::atomic<std::uint64_t> job;        // the key of its job, 0 for none
+  std::atomic<std::uint64_t> job_limit;  // what all of its job may use together
   std::array<std::atomic<std::uint64_t>, kLedgerNameWords> name;
+  std::array<std::atomic<std::uint64_t>, kLedgerJobWords> job_name;
 };
 static_assert(sizeof(LedgerSlot) == 256);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
 
+enum LedgerListens : std::uint32_t { kGivesIdle = 1, kEvicts = 2 };
+
 struct Participant {
   std::string name;
+  std::string job;
   std::uint32_t pid = 0;
   std::uint32_t priority = 0;
   std::uint64_t used = 0;
@@ -62,11 +73,13 @@ struct Participant {
   std::uint64_t maximum = 0;
   std::uint64_t asked_bytes = 0;
   std::uint64_t times_asked = 0;
+  std::uint64_t job_limit = 0;
 };
 
 class LedgerTable {
  public:
-  static constexpr std::size_t kSlots = 64;
+  // More than a node has processes. The file is sparse: only slots that were taken once have memory.
+  static constexpr std::size_t kSlots = 65'536;
 
   // A new file: for its owner alone, of a size that nobody can change.
   static Status create(std::uint64_t limit, std::shared_ptr<LedgerTable>* table);
@@ -78,10 +91,12 @@ class LedgerTable {
 
   LedgerHeader& header() { return *header_; }
   LedgerSlot& slot(std::size_t index) { return slots_[index]; }
+  // All slots that anybody is in are below.
+  std::size_t width() const { return std::min<std::size_t>(header_->width.load(), kSlots); }
   // To hand over; it owns no locks.
   int fd() const { return fd_; }
 
-  // A slot of one's own, one per table, empty and locked; nobody sees it before `joined` is set.
+  // A slot of one's own, one per table, empty and locked; nobody sees it before `joined` is set. Hold the terms' lock.
   Status take_slot(std::size_t* index);
   // Empties the slot and lets its lock go.
   void leave_slot(std::size_t index);
@@ -92,7 +107,8 @@ class LedgerTable {
   void unlock_terms();
 
   std::vector<Participant> participants();
-  std::uint64_t guaranteed_without(std::size_t index);
+  // What all others are guaranteed; with a job, all others of it.
+  std::uint64_t guaranteed_without(std::size_t index, std::uint64_t job = 0);
   void tell_change();
 
   // A forked child has the parent's locks: it lets go of them at once, and can do nothing with this table afterwards.
@@ -105,6 +121,7 @@ class LedgerTable {
   Status map();
   Status check_header() const;
   void empty(LedgerSlot& slot);
+  void fit_width(std::size_t taken);
 
   int fd_ = -1;
   std::atomic<int> lock_fd_{-1};
@@ -119,6 +136,8 @@ class LedgerTable {
 
 using LedgerTablePtr = std::shared_ptr<LedgerTable>;
 
-void write_name(LedgerSlot& slot, std::string_view name);
+void write_name(LedgerSlot& slot, std::string_view name, std::string_view job);
+// What jobs are told apart by; 0 for none.
+std::uint64_t job_key(std::string_view job);
 
 }  // namespace tensormem

@@ -16,13 +16,25 @@ namespace {
 namespace os = host::os;
 constexpr int kTries = 2000;  // of a claim that races with others; each gives way to them
 
-std::uint64_t less(std::uint64_t from, std::uint64_t what) { return from - std::min(from, what); }
-
 // Terms are changed in microseconds: who takes longer is stopped.
 Wait for_terms(const LedgerTerms& terms) {
   constexpr std::uint64_t kLeast = 5'000'000'000;
   return Wait::of_caller(std::max(kLeast, terms.patience_nanoseconds),
                          "another participant is changing its terms, and may have been stopped in the middle");
+}
+
+// Asks the owner of a slot for at least so much; gives the serial of the ask.
+std::uint32_t post(LedgerSlot& slot, std::atomic<std::uint64_t>& asked, std::uint64_t bytes) {
+  std::uint64_t before = asked.load();
+  while (before < bytes && !asked.compare_exchange_weak(before, bytes)) {
+  }
+  const std::uint32_t serial = slot.ask_serial.fetch_add(1) + 1;
+  os::wake_waiters(slot.ask_serial);
+  return serial;
+}
+
+bool has_answered(const LedgerSlot& slot, std::uint32_t serial) {
+  return static_cast<std::int32_t>(slot.answered.load() - serial) >= 0 || slot.joined.load() == 0;
 }
 
 Status gone() {
@@ -34,6 +46,8 @@ Status check_terms(const LedgerTerms& terms) {
   if (terms.priority == 0) return Status::fail(Code::invalid_argument, "a priority counts from 1");
   if (terms.guaranteed > terms.maximum)
     return Status::fail(Code::invalid_argument, "a participant cannot be guaranteed more than its maximum");
+  if (terms.job.empty() && terms.job_limit != LocalBudget::kUnlimited)
+    return Status::fail(Code::invalid_argument, "the budget of a job needs the name of the job");
   return {};
 }
 
@@ -41,7 +55,7 @@ Status check_terms(const LedgerTerms& terms) {
 
 // --- Joining and leaving -----------------------------------------------------------------------------------------
 
-Status SharedLedger::join(LedgerTablePtr table, std::string_view name, const LedgerTerms& terms, GiveBackHook evict,
+Status SharedLedger::join(LedgerTablePtr table, std::string_view name, const LedgerTerms& terms, LedgerHooks hooks,
                           SharedLedgerPtr* ledger) {
   TM_TRY(check_terms(terms));
   TM_TRY(table->lock_terms(for_terms(terms)));
@@ -51,7 +65,7 @@ Status SharedLedger::join(LedgerTablePtr table, std::string_view name, const Led
     table->unlock_terms();
     return taken;
   }
-  SharedLedgerPtr made(new SharedLedger(std::move(table), slot, terms, std::move(evict)));
+  SharedLedgerPtr made(new SharedLedger(std::move(table), slot, terms, std::move(hooks)));
   Status published = made->publish(name);
   made->table_->unlock_terms();
   TM_TRY(std::move(published));
@@ -59,20 +73,48 @@ Status SharedLedger::join(LedgerTablePtr table, std::string_view name, const Led
   return {};
 }
 
-Status SharedLedger::publish(std::string_view name) {
-  const std::uint64_t left = less(shared_limit(), table_->guaranteed_without(slot_));
+// What everybody was promised holds with the newcomer too, and its job has one limit.
+Status SharedLedger::check_promises() const {
+  const std::uint64_t job = job_key(terms_.job);
+  for (std::size_t i = 0; job != 0 && i < table_->width(); ++i) {
+    const LedgerSlot& other = table_->slot(i);
+    if (i != slot_ && other.joined.load() != 0 && other.job.load() == job && other.job_limit.load() != terms_.job_limit)
+      return Status::fail(Code::invalid_argument, "others of the job declared another budget for it",
+                          other.job_limit.load(), terms_.job_limit);
+  }
+  std::uint64_t left = less(shared_limit(), table_->guaranteed_without(slot_));
+  if (job != 0) left = std::min(left, less(terms_.job_limit, table_->guaranteed_without(slot_, job)));
   if (terms_.guaranteed > left)
     return Status::fail(Code::out_of_physical_memory, "there is not as much left to guarantee", terms_.guaranteed,
                         left);
-  if (evict_ != nullptr) TM_TRY(LedgerListener::start(table_, slot_, evict_, &listener_));
-  write_name(mine(), name);
+  return {};
+}
+
+Status SharedLedger::publish(std::string_view name) {
+  TM_TRY(check_promises());
+  const bool can_have = terms_.maximum != 0;
+  if (can_have) {
+    const auto idle = [this](std::uint64_t wanted) { return give_idle(wanted); };
+    TM_TRY(LedgerListener::start(table_, slot_, idle, hooks_.evict, &listener_));
+  }
+  write_name(mine(), name, terms_.job);
   mine().pid.store(static_cast<std::uint32_t>(getpid()));
   mine().guaranteed.store(terms_.guaranteed);
   mine().maximum.store(terms_.maximum);
   mine().priority.store(terms_.priority);
-  mine().listens.store(evict_ != nullptr ? 1 : 0);
+  mine().job.store(job_key(terms_.job));
+  mine().job_limit.store(terms_.job_limit);
+  mine().listens.store((can_have ? kGivesIdle : 0U) | (can_have && hooks_.evict != nullptr ? kEvicts : 0U));
   mine().joined.store(1);
   return {};
+}
+
+// In the thread that hears the others, which has ended before this has.
+Status SharedLedger::give_idle(std::uint64_t wanted) {
+  const std::uint64_t before = used();
+  (void)members().release(wanted);
+  const std::uint64_t gone = less(before, used());
+  return gone < wanted && hooks_.idle != nullptr ? hooks_.idle(wanted - gone) : Status();
 }
 
 SharedLedger::~SharedLedger() {
@@ -112,85 +154,41 @@ std::vector<Participant> SharedLedger::participants() {
   return table_->participants();
 }
 
-// A claim moves from `wanted` to `used`, so `wanted` is read first: seen in both it only counts twice for a moment; the
-// other way round it could be missed.
-SharedLedger::Look SharedLedger::look() const {
-  Look found;
-  for (std::size_t i = 0; i < LedgerTable::kSlots; ++i) {
-    const LedgerSlot& slot = table_->slot(i);
-    if (slot.joined.load() == 0) continue;
-    const std::uint64_t wanted = slot.wanted.load();
-    const std::uint64_t used = slot.used.load();
-    const std::uint64_t guaranteed = slot.guaranteed.load();
-    const std::uint64_t after = add_saturated(used, wanted);
-    const std::uint64_t sure = i == slot_ ? after : used;
-    found.used = add_saturated(found.used, after);
-    found.committed = add_saturated(found.committed, std::max(after, guaranteed));
-    found.settled = add_saturated(found.settled, std::max(sure, guaranteed));
-    found.settled_used = add_saturated(found.settled_used, sure);
-    if (i != slot_) found.guaranteed = add_saturated(found.guaranteed, guaranteed);
-    if (i < slot_ && wanted != 0) found.rival_is_first = true;
-  }
-  return found;
-}
-
 // --- Claims ------------------------------------------------------------------------------------------------------
 
-// What it is guaranteed a participant gets if the memory is there; more than that only if all guarantees still are.
-SharedLedger::Answer SharedLedger::decide(const Look& look, std::uint64_t after) const {
-  const std::uint64_t limit = shared_limit();
+LedgerAnswer SharedLedger::decide(const LedgerLook& look, std::uint64_t after) const {
   const bool promised = after <= terms_.guaranteed;
-  if ((promised ? look.used : look.committed) <= limit) return Answer::fits;
-  return (promised ? look.settled_used : look.settled) <= limit ? Answer::contended : Answer::full;
+  return std::max(weigh(look.all, shared_limit(), promised), weigh(look.job, terms_.job_limit, promised));
 }
 
-// `look` was taken with the claim withdrawn.
-SharedLedger::Need SharedLedger::need_of(const Look& look, std::uint64_t bytes) const {
-  const std::uint64_t limit = shared_limit();
-  const std::uint64_t promised = less(terms_.guaranteed, used_);
-  Need need;
-  need.available =
-      std::min({promised + less(limit, look.committed), less(limit, look.used), less(terms_.maximum, used_)});
-  need.hopeless = bytes > terms_.maximum || bytes > less(limit, look.guaranteed);
-  if (need.hopeless) return need;
-  need.own = bytes > less(terms_.maximum, used_);
-  if (need.own) {
-    need.shortage = used_ + bytes - terms_.maximum;
-  } else if (bytes <= promised) {
-    need.shortage = less(add_saturated(look.used, bytes), limit);
-  } else {
-    need.shortage = less(add_saturated(look.committed, bytes - promised), limit);
-  }
-  return need;
-}
-
-bool SharedLedger::take(std::uint64_t bytes, Need* need) {
+bool SharedLedger::take(std::uint64_t bytes, LedgerNeed* need) {
   const std::lock_guard lock(mutex_);
   if (is_gone()) {
-    *need = {.shortage = 0, .available = 0, .own = false, .hopeless = true};
+    *need = {};
+    need->hopeless = true;
     return false;
   }
   const bool allowed = bytes <= less(terms_.maximum, used_) && settle(bytes);
   if (allowed) return true;
   mine().wanted.store(0);
-  *need = need_of(look(), bytes);
+  *need = need_of(look(), terms_, shared_limit(), used_, bytes);
   return false;
 }
 
 bool SharedLedger::settle(std::uint64_t bytes) {
   for (int tries = 0; tries < kTries; ++tries) {
     mine().wanted.store(bytes);
-    const Look now = look();
+    const LedgerLook now = look();
     switch (decide(now, used_ + bytes)) {
-      case Answer::fits:
+      case LedgerAnswer::fits:
         used_ += bytes;
         mine().used.store(used_);
         mine().wanted.store(0);
         if (used_ > mine().peak.load()) mine().peak.store(used_);
         return true;
-      case Answer::full:
+      case LedgerAnswer::full:
         return false;
-      case Answer::contended:
+      case LedgerAnswer::contended:
         if (now.rival_is_first) mine().wanted.store(0);
         sched_yield();
     }
@@ -199,17 +197,22 @@ bool SharedLedger::settle(std::uint64_t bytes) {
 }
 
 // The dead may hold what is missing.
-bool SharedLedger::retry(std::uint64_t bytes, Need* need) { return table_->reap_dead() != 0 && take(bytes, need); }
+bool SharedLedger::retry(std::uint64_t bytes, LedgerNeed* need) {
+  return table_->reap_dead() != 0 && take(bytes, need);
+}
 
-Status SharedLedger::refusal(std::uint64_t bytes, const Need& need) const {
-  const bool own = need.own || bytes > terms_.maximum;
-  return Status::fail(Code::out_of_physical_memory,
-                      own ? "the participant's maximum is reached" : "the shared physical limit is reached", bytes,
-                      need.available);
+Status SharedLedger::refusal(std::uint64_t bytes, const LedgerNeed& need) const {
+  const char* why = "the shared physical limit is reached";
+  if (need.scope == LedgerScope::own || bytes > terms_.maximum) {
+    why = "the participant's maximum is reached";
+  } else if (need.scope == LedgerScope::job || bytes > terms_.job_limit) {
+    why = "the budget of the job is reached";
+  }
+  return Status::fail(Code::out_of_physical_memory, why, bytes, need.available);
 }
 
 Status SharedLedger::claim(std::uint64_t bytes) noexcept {
-  Need need;
+  LedgerNeed need;
   if (take(bytes, &need) || retry(bytes, &need)) return {};
   if (has_left()) return gone();
   bool done = false;
@@ -223,7 +226,7 @@ Status SharedLedger::claim(std::uint64_t bytes) noexcept {
 }
 
 Status SharedLedger::try_claim(std::uint64_t bytes) noexcept {
-  Need need;
+  LedgerNeed need;
   if (take(bytes, &need)) return {};
   return has_left() ? gone() : refusal(bytes, need);
 }
@@ -250,82 +253,109 @@ Status SharedLedger::set_limit(std::uint64_t limit) {
     return Status::fail(Code::out_of_physical_memory, "the participants are guaranteed more than that", guaranteed,
                         limit);
   table_->tell_change();
-  Need need;
+  LedgerNeed need;
   bool done = is_relieved(0, &need);
   if (!done && !is_asking(table_.get())) TM_TRY(ask_around(0, &need, &done));
   return {};
 }
 
 // The claim has been made; without one, the limit is kept.
-bool SharedLedger::is_relieved(std::uint64_t bytes, Need* need) {
+bool SharedLedger::is_relieved(std::uint64_t bytes, LedgerNeed* need) {
   if (bytes != 0) return take(bytes, need);
   *need = {};
-  need->shortage = less(look().committed, shared_limit());
+  need->shortage = less(look().all.committed, shared_limit());
   return need->shortage == 0;
 }
 
-Status SharedLedger::ask_around(std::uint64_t bytes, Need* need, bool* done) {
-  const std::uint64_t deadline = os::monotonic_nanoseconds() + terms_.patience_nanoseconds;
+Status SharedLedger::ask_around(std::uint64_t bytes, LedgerNeed* need, bool* done) {
+  const std::uint64_t now = os::monotonic_nanoseconds();
+  TM_TRY(ask_for_idle(bytes, now + terms_.patience_nanoseconds / 2, need, done));
   for (const AskRound round : {AskRound::fair, AskRound::last_resort}) {
-    Asked asked;
+    Asked asked(table_->width());
     Ask next{};
     while (!*done && !need->hopeless && next_to_ask(bytes, *need, round, asked, &next)) {
-      asked.push_back(next.who);
-      TM_TRY(ask(next, bytes, deadline, need, done));
+      asked[next.who] = true;
+      TM_TRY(ask(next, bytes, now + terms_.patience_nanoseconds, need, done));
     }
   }
   return {};
 }
 
-bool SharedLedger::next_to_ask(std::uint64_t bytes, const Need& need, AskRound round, const Asked& asked, Ask* next) {
-  std::vector<Claimant> claimants(LedgerTable::kSlots);
-  for (std::size_t i = 0; i < LedgerTable::kSlots; ++i) {
-    const LedgerSlot& slot = table_->slot(i);
-    if (slot.joined.load() == 0) continue;
-    const bool fresh = std::find(asked.begin(), asked.end(), i) == asked.end();
-    claimants[i] = {slot.used.load(), slot.guaranteed.load(), slot.maximum.load(), std::max(1U, slot.priority.load()),
-                    fresh && slot.listens.load() != 0};
+// Whether memory of this slot counts where it is short.
+bool SharedLedger::helps(const LedgerSlot& slot, const LedgerNeed& need) const {
+  if (slot.joined.load() == 0) return false;
+  if (need.scope == LedgerScope::own) return &slot == &mine();
+  return need.scope == LedgerScope::all || slot.job.load() == mine().job.load();
+}
+
+// Everybody at once: it costs them nothing, and one that is stopped does not keep the others from answering. This
+// process has given its own.
+Status SharedLedger::ask_for_idle(std::uint64_t bytes, std::uint64_t deadline, LedgerNeed* need, bool* done) {
+  struct Pending {
+    std::size_t who;
+    std::uint32_t serial;
+  };
+  std::vector<Pending> pending;
+  for (std::size_t i = 0; i < table_->width() && need->scope != LedgerScope::own; ++i) {
+    LedgerSlot& slot = table_->slot(i);
+    const std::uint64_t above = less(slot.used.load(), slot.guaranteed.load());
+    if (i == slot_ || above == 0 || !helps(slot, *need) || (slot.listens.load() & kGivesIdle) == 0) continue;
+    pending.push_back({i, post(slot, slot.asked_idle, std::min(above, need->shortage))});
   }
-  if (need.own) {
+  if (pending.empty()) return {};
+  const auto answered = [&] {
+    std::erase_if(pending, [&](const Pending& each) { return has_answered(table_->slot(each.who), each.serial); });
+    return pending.empty();
+  };
+  return wait_for(answered, bytes, deadline, need, done);
+}
+
+bool SharedLedger::next_to_ask(std::uint64_t bytes, const LedgerNeed& need, AskRound round, const Asked& asked,
+                               Ask* next) {
+  std::vector<Claimant> claimants(asked.size());
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    const LedgerSlot& slot = table_->slot(i);
+    if (slot.joined.load() == 0 || (need.scope == LedgerScope::job && !helps(slot, need))) continue;
+    claimants[i] = {slot.used.load(), slot.guaranteed.load(), slot.maximum.load(), std::max(1U, slot.priority.load()),
+                    !asked[i] && (slot.listens.load() & kEvicts) != 0};
+  }
+  if (need.scope == LedgerScope::own) {
     *next = {need.shortage, slot_};
     return round == AskRound::fair && claimants[slot_].can_be_asked && claimants[slot_].used != 0;
   }
+  const std::uint64_t limit = need.scope == LedgerScope::job ? terms_.job_limit : shared_limit();
   const std::vector<Ask> asks =
-      whom_to_ask(claimants, shared_limit(), bytes != 0 ? slot_ : kNobody, bytes, need.shortage, round);
+      whom_to_ask(claimants, limit, bytes != 0 ? slot_ : kNobody, bytes, need.shortage, round);
   if (asks.empty()) return false;
   *next = asks.front();
   return true;
 }
 
-Status SharedLedger::ask(const Ask& next, std::uint64_t bytes, std::uint64_t deadline, Need* need, bool* done) {
+Status SharedLedger::ask(const Ask& next, std::uint64_t bytes, std::uint64_t deadline, LedgerNeed* need, bool* done) {
   if (next.who == slot_) {
     {
       const AskingScope asking(table_.get());
       mine().times_asked.fetch_add(1);
-      TM_TRY(evict_(next.bytes));
+      TM_TRY(hooks_.evict(next.bytes));
     }
     *done = is_relieved(bytes, need);
     return {};
   }
   LedgerSlot& slot = table_->slot(next.who);
-  std::uint64_t before = slot.asked_bytes.load();
-  while (before < next.bytes && !slot.asked_bytes.compare_exchange_weak(before, next.bytes)) {
-  }
-  const std::uint32_t serial = slot.ask_serial.fetch_add(1) + 1;
-  os::wake_waiters(slot.ask_serial);
-  return wait_for(next.who, serial, bytes, deadline, need, done);
+  const std::uint32_t serial = post(slot, slot.asked_bytes, next.bytes);
+  return wait_for([&] { return has_answered(slot, serial); }, bytes, deadline, need, done);
 }
 
-// Until there is room, or the asked one has answered, died, or taken too long.
-Status SharedLedger::wait_for(std::size_t who, std::uint32_t serial, std::uint64_t bytes, std::uint64_t deadline,
-                              Need* need, bool* done) {
+// Until there is room, or those who were asked have answered, died, or taken too long.
+template <typename Answered>
+Status SharedLedger::wait_for(Answered&& answered, std::uint64_t bytes, std::uint64_t deadline, LedgerNeed* need,
+                              bool* done) {
   LedgerHeader& header = table_->header();
-  const LedgerSlot& slot = table_->slot(who);
   Status waited = Wait::of_caller(less(deadline, os::monotonic_nanoseconds())).until([&](std::uint64_t nanoseconds) {
     const std::uint32_t seen = header.changes.load();
-    const bool answered = static_cast<std::int32_t>(slot.answered.load() - serial) >= 0 || slot.joined.load() == 0;
+    const bool all_did = answered();
     *done = is_relieved(bytes, need);
-    if (*done || need->hopeless || answered) return true;
+    if (*done || need->hopeless || all_did) return true;
     if (nanoseconds == 0) return false;
     os::wait_while(header.changes, seen, nanoseconds);
     table_->reap_dead();

@@ -1,5 +1,6 @@
-// Owns: one process's part in a budget that several processes share: claims that together never pass the limit, asks
-// for memory back in both directions, and the thread that hears them.
+// Owns: one process's part in a budget that several processes share: claims that together never pass the limit, nor
+// that of their job; asks for memory back in both directions, and the thread that hears them. First everybody is asked
+// for what nobody uses, which costs nobody anything; then those above their fair share for what they would miss.
 //   A claim is published first, then compared with what all others use and want: of two that race for the last room at
 //   least one sees the other. The one in the later slot steps back and tries again. No lock is held between processes,
 //   so one that is stopped or killed in the middle of a claim keeps its own bytes from the others and nothing else.
@@ -9,28 +10,28 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/fork_guard.hpp"
+#include "pool/ledger_sums.hpp"
 #include "pool/ledger_table.hpp"
 #include "pool/tenant_budgets.hpp"
 
 namespace tensormem {
 
-struct LedgerTerms {
-  std::uint64_t guaranteed = 0;
-  std::uint64_t maximum = LocalBudget::kUnlimited;
-  std::uint32_t priority = 1;
-  std::uint64_t patience_nanoseconds = 1'000'000'000;  // how long a claim waits for those it asked
+struct LedgerHooks {
+  GiveBackHook idle = nullptr;   // gives back what nobody uses and no member of the budget knows of
+  GiveBackHook evict = nullptr;  // gives back what somebody would miss; null: it is not asked for that
 };
 
 class LedgerListener;
 
 class SharedLedger final : public Budget {
  public:
-  // `evict` may be null: then it is never asked, and has no thread.
-  static Status join(LedgerTablePtr table, std::string_view name, const LedgerTerms& terms, GiveBackHook evict,
+  // A thread hears the others, but for a participant that may have nothing.
+  static Status join(LedgerTablePtr table, std::string_view name, const LedgerTerms& terms, LedgerHooks hooks,
                      std::shared_ptr<SharedLedger>* ledger);
   ~SharedLedger() override;
   SharedLedger(const SharedLedger&) = delete;
@@ -42,6 +43,7 @@ class SharedLedger final : public Budget {
   std::uint64_t limit() const noexcept override;
   // Its own part.
   std::uint64_t used() const noexcept override;
+  std::uint64_t peak() const noexcept { return mine().peak.load(); }
 
   // Leaves the others: its place is free and it can claim no more. Refused while it uses something.
   Status leave();
@@ -55,46 +57,34 @@ class SharedLedger final : public Budget {
   const LedgerTerms& terms() const { return terms_; }
 
  private:
-  struct Look {
-    std::uint64_t used = 0;       // of all, with what they are about to claim
-    std::uint64_t committed = 0;  // the same, or what they are guaranteed if that is more
-    std::uint64_t settled = 0;    // committed, without the claims of others that are not decided yet
-    std::uint64_t settled_used = 0;
-    std::uint64_t guaranteed = 0;  // to others
-    bool rival_is_first = false;   // one of those claims is of an earlier slot
-  };
-  struct Need {
-    std::uint64_t shortage = 0;
-    std::uint64_t available = 0;
-    bool own = false;
-    bool hopeless = false;
-  };
-  enum class Answer : std::uint8_t { fits, full, contended };
-  using Asked = std::vector<std::size_t>;
+  using Asked = std::vector<bool>;  // by slot
 
-  SharedLedger(LedgerTablePtr table, std::size_t slot, const LedgerTerms& terms, GiveBackHook evict)
-      : table_(std::move(table)), slot_(slot), terms_(terms), evict_(std::move(evict)) {}
+  SharedLedger(LedgerTablePtr table, std::size_t slot, const LedgerTerms& terms, LedgerHooks hooks)
+      : table_(std::move(table)), slot_(slot), terms_(terms), hooks_(std::move(hooks)) {}
   LedgerSlot& mine() const { return table_->slot(slot_); }
+  Status check_promises() const;
   Status publish(std::string_view name);
-  Look look() const;
-  Answer decide(const Look& look, std::uint64_t after) const;
-  Need need_of(const Look& look, std::uint64_t bytes) const;
-  bool take(std::uint64_t bytes, Need* need);
+  LedgerLook look() const { return look_around(*table_, slot_); }
+  LedgerAnswer decide(const LedgerLook& look, std::uint64_t after) const;
+  bool take(std::uint64_t bytes, LedgerNeed* need);
   bool settle(std::uint64_t bytes);
-  bool retry(std::uint64_t bytes, Need* need);
-  Status refusal(std::uint64_t bytes, const Need& need) const;
-  Status ask_around(std::uint64_t bytes, Need* need, bool* done);
-  bool next_to_ask(std::uint64_t bytes, const Need& need, AskRound round, const Asked& asked, Ask* next);
-  Status ask(const Ask& next, std::uint64_t bytes, std::uint64_t deadline, Need* need, bool* done);
-  Status wait_for(std::size_t slot, std::uint32_t serial, std::uint64_t bytes, std::uint64_t deadline, Need* need,
-                  bool* done);
-  bool is_relieved(std::uint64_t bytes, Need* need);
+  bool retry(std::uint64_t bytes, LedgerNeed* need);
+  Status refusal(std::uint64_t bytes, const LedgerNeed& need) const;
+  Status give_idle(std::uint64_t wanted);
+  Status ask_around(std::uint64_t bytes, LedgerNeed* need, bool* done);
+  Status ask_for_idle(std::uint64_t bytes, std::uint64_t deadline, LedgerNeed* need, bool* done);
+  bool next_to_ask(std::uint64_t bytes, const LedgerNeed& need, AskRound round, const Asked& asked, Ask* next);
+  Status ask(const Ask& next, std::uint64_t bytes, std::uint64_t deadline, LedgerNeed* need, bool* done);
+  bool helps(const LedgerSlot& slot, const LedgerNeed& need) const;
+  template <typename Answered>
+  Status wait_for(Answered&& answered, std::uint64_t bytes, std::uint64_t deadline, LedgerNeed* need, bool* done);
+  bool is_relieved(std::uint64_t bytes, LedgerNeed* need);
   bool is_gone() const { return left_ || table_->is_forked(); }
 
   const LedgerTablePtr table_;
   const std::size_t slot_;
   const LedgerTerms terms_;
-  const GiveBackHook evict_;
+  const LedgerHooks hooks_;
   std::shared_ptr<LedgerListener> listener_;
   mutable std::mutex mutex_;
   ForkGuard fork_guard_{mutex_};

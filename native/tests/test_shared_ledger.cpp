@@ -27,11 +27,12 @@ LedgerTablePtr new_table(std::uint64_t limit) {
   return table;
 }
 
-SharedLedgerPtr attach(int fd, const char* name, const LedgerTerms& terms = {}, GiveBackHook evict = nullptr) {
+SharedLedgerPtr attach(int fd, const char* name, const LedgerTerms& terms = {}, GiveBackHook evict = nullptr,
+                       GiveBackHook idle = nullptr) {
   LedgerTablePtr table;
   SharedLedgerPtr ledger;
   TM_CHECK(LedgerTable::attach(fd, &table).ok());
-  TM_CHECK(SharedLedger::join(table, name, terms, std::move(evict), &ledger).ok());
+  TM_CHECK(SharedLedger::join(table, name, terms, {std::move(idle), std::move(evict)}, &ledger).ok());
   return ledger;
 }
 
@@ -117,25 +118,98 @@ TM_TEST("terms that cannot be kept are refused and take no place") {
   SharedLedgerPtr none;
   LedgerTablePtr other;
   TM_CHECK(LedgerTable::attach(table->fd(), &other).ok());
-  TM_CHECK(SharedLedger::join(other, "b", {.guaranteed = 41}, nullptr, &none).code() == Code::out_of_physical_memory);
-  TM_CHECK(SharedLedger::join(other, "b", {.guaranteed = 2, .maximum = 1}, nullptr, &none).code() ==
-           Code::invalid_argument);
-  TM_CHECK(SharedLedger::join(other, "b", {.priority = 0}, nullptr, &none).code() == Code::invalid_argument);
+  TM_CHECK(SharedLedger::join(other, "b", {.guaranteed = 41}, {}, &none).code() == Code::out_of_physical_memory);
+  TM_CHECK(SharedLedger::join(other, "b", {.guaranteed = 2, .maximum = 1}, {}, &none).code() == Code::invalid_argument);
+  TM_CHECK(SharedLedger::join(other, "b", {.priority = 0}, {}, &none).code() == Code::invalid_argument);
   TM_CHECK(a->set_limit(59).code() == Code::out_of_physical_memory && a->shared_limit() == 100);
   TM_CHECK(a->participants().size() == 1);
-  TM_CHECK(SharedLedger::join(other, "b", {.guaranteed = 40}, nullptr, &none).ok());
+  TM_CHECK(SharedLedger::join(other, "b", {.guaranteed = 40}, {}, &none).ok());
 }
 
-TM_TEST("a table that is full says so, and has room again when somebody leaves") {
-  const auto table = new_table(100);
+TM_TEST("thousands take part, and the table is no wider than it must be") {
+  const auto table = new_table(3000);
   std::vector<SharedLedgerPtr> all;
-  for (std::size_t i = 0; i < LedgerTable::kSlots; ++i) all.push_back(attach(table->fd(), "one of many"));
-  LedgerTablePtr other;
+  for (std::size_t i = 0; i < 2000; ++i) all.push_back(attach(table->fd(), "one of many", {.maximum = i % 2}));
+  TM_CHECK(table->width() == 2000 && all.back()->participants().size() == 2000);
+  TM_CHECK(all.back()->claim(1).ok() && refuses(*all[1], 2, 1));
+  all.back()->give_back(1);
+  all.resize(7);
+  const auto late = attach(table->fd(), "late", {.maximum = 0});
+  TM_CHECK(table->width() == 8 && late->participants().size() == 8);
+}
+
+TM_TEST("what nobody uses goes first, of everybody, also of who is within its share") {
+  const auto table = new_table(100);
+  std::atomic<SharedLedger*> self{nullptr};
+  std::atomic<int> evicted{0};
+  const auto idle = attach(
+      table->fd(), "idle", {.guaranteed = 5},
+      [&](std::uint64_t) {
+        ++evicted;
+        return Status();
+      },
+      [&](std::uint64_t wanted) {
+        self.load()->give_back(wanted);
+        return Status();
+      });
+  self = idle.get();
+  const auto busy = attach(table->fd(), "busy", {.patience_nanoseconds = 60 * kSecond});
+  TM_CHECK(idle->claim(30).ok() && busy->claim(70).ok());
+  TM_CHECK(busy->claim(10).ok() && idle->used() == 20 && evicted == 0);
+  TM_CHECK(busy->claim(15).ok() && idle->used() == 5 && evicted == 0);
+  TM_CHECK(refuses(*busy, 1, 0) && idle->used() == 5);  // it is guaranteed that
+  idle->give_back(5);
+  busy->give_back(95);
+}
+
+TM_TEST("jobs are tenants: each stays within its own budget inside the one of all") {
+  const auto table = new_table(100);
+  const LedgerTerms train{.guaranteed = 10, .job = "train", .job_limit = 60};
+  const auto a = attach(table->fd(), "a", train);
+  const auto b = attach(table->fd(), "b", train);
+  const auto other = attach(table->fd(), "other", {.job = "serve", .job_limit = 80});
+  TM_CHECK(refuses(*a, 51, 50) && a->claim(50).ok() && refuses(*a, 1, 0));
+  TM_CHECK(b->claim(10).ok() && refuses(*b, 1, 0));
+  TM_CHECK(refuses(*other, 41, 40) && other->claim(40).ok());
+  a->give_back(50);
+  TM_CHECK(refuses(*other, 41, 40) && other->claim(40).ok() && refuses(*other, 1, 0));
+  TM_CHECK(refuses(*a, 11, 10) && a->claim(10).ok());
+  const auto all = other->participants();
+  TM_CHECK(all[0].job == "train" && all[0].job_limit == 60 && all[2].job == "serve");
+  LedgerTablePtr late;
   SharedLedgerPtr none;
-  TM_CHECK(LedgerTable::attach(table->fd(), &other).ok());
-  TM_CHECK(SharedLedger::join(other, "late", {}, nullptr, &none).code() == Code::invalid_argument);
-  all.erase(all.begin() + 7);
-  TM_CHECK(SharedLedger::join(other, "late", {}, nullptr, &none).ok());
+  TM_CHECK(LedgerTable::attach(table->fd(), &late).ok());
+  TM_CHECK(SharedLedger::join(late, "c", {.job = "train", .job_limit = 61}, {}, &none).code() ==
+           Code::invalid_argument);
+  TM_CHECK(SharedLedger::join(late, "c", {.job_limit = 61}, {}, &none).code() == Code::invalid_argument);
+  TM_CHECK(SharedLedger::join(late, "c", {.guaranteed = 41, .job = "train", .job_limit = 60}, {}, &none).code() ==
+           Code::out_of_physical_memory);
+  a->give_back(10);
+  b->give_back(10);
+  other->give_back(80);
+}
+
+TM_TEST("only members of a job are asked when its own budget is short") {
+  const auto table = new_table(100);
+  std::atomic<SharedLedger*> self{nullptr};
+  std::atomic<int> strangers{0};
+  const auto peer = attach(table->fd(), "peer", {.job = "train", .job_limit = 50}, [&](std::uint64_t wanted) {
+    self.load()->give_back(wanted);
+    return Status();
+  });
+  self = peer.get();
+  const auto count = [&](std::uint64_t) {
+    ++strangers;
+    return Status();
+  };
+  const auto stranger = attach(table->fd(), "stranger", {}, count, count);
+  TM_CHECK(peer->claim(40).ok() && stranger->claim(50).ok());
+  const auto asking =
+      attach(table->fd(), "asking", {.patience_nanoseconds = 60 * kSecond, .job = "train", .job_limit = 50});
+  TM_CHECK(asking->claim(20).ok() && peer->used() == 30 && strangers == 0);
+  peer->give_back(30);
+  stranger->give_back(50);
+  asking->give_back(20);
 }
 
 TM_TEST("files that are no shared budget are refused") {
@@ -172,7 +246,8 @@ TM_TEST("what a participant scribbles over the table takes others' memory at mos
   TM_CHECK(a->claim(20).ok());
   std::uint64_t seed = 1;
   for (int round = 0; round < 200; ++round) {
-    for (std::size_t i = 1; i < LedgerTable::kSlots; ++i) {
+    table->header().width.store(round % 3 == 0 ? ~0U : 64);
+    for (std::size_t i = 1; i < 64; ++i) {
       auto* words = reinterpret_cast<std::atomic<std::uint64_t>*>(&table->slot(i));
       seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
       words[seed >> 59].store(round % 2 == 0 ? ~0ULL : seed);
@@ -314,8 +389,8 @@ TM_TEST("who is asked and gives nothing back, fails, or is stopped, does not hol
     LedgerTablePtr mine;
     SharedLedgerPtr ledger;
     if (!LedgerTable::attach(table->fd(), &mine).ok()) _exit(1);
-    if (!SharedLedger::join(mine, "stopped", {}, nullptr, &ledger).ok() || !ledger->claim(50).ok()) _exit(2);
-    mine->slot(3).listens.store(1);  // claims to listen, and does not
+    if (!SharedLedger::join(mine, "stopped", {}, {}, &ledger).ok() || !ledger->claim(50).ok()) _exit(2);
+    mine->slot(3).listens.store(kGivesIdle | kEvicts);  // claims to listen, and does not
     raise(SIGSTOP);
     _exit(0);
   }();
@@ -375,7 +450,8 @@ TM_TEST("when a system call fails while a table is made or joined, nothing is le
     SharedLedgerPtr ledger;
     Status made = LedgerTable::create(100, &table);
     if (made.ok()) made = LedgerTable::attach(table->fd(), &again);
-    if (made.ok()) made = SharedLedger::join(again, "a", {}, [](std::uint64_t) { return Status(); }, &ledger);
+    if (made.ok())
+      made = SharedLedger::join(again, "a", {}, {nullptr, [](std::uint64_t) { return Status(); }}, &ledger);
     if (made.ok()) {
       made = ledger->claim(10);
       ledger->give_back(made.ok() ? 10 : 0);

@@ -71,7 +71,7 @@ def test_forged_and_torn_files_are_refused(budget: SharedBudget) -> None:
     forgeries = [
         (b"", size),
         (b"\0" * 8 + good[8:], size),
-        (good[:8] + b"\2\0\0\0" + good[12:], size),
+        (good[:8] + b"\1\0\0\0" + good[12:], size),
         (good[:12] + b"\377" * 4 + good[16:], size),
         (good[:4096], 4096),
         (good, size + 1),

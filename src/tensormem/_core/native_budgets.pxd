@@ -42,8 +42,10 @@ cdef extern from "pool/tenant_budgets.hpp" namespace "tensormem" nogil:
 
 cdef extern from "pool/ledger_table.hpp" namespace "tensormem" nogil:
     const size_t kLedgerNameBytes
+    const size_t kLedgerJobBytes
     cdef cppclass Participant:
         string name
+        string job
         uint32_t pid
         uint32_t priority
         uint64_t used
@@ -52,11 +54,14 @@ cdef extern from "pool/ledger_table.hpp" namespace "tensormem" nogil:
         uint64_t maximum
         uint64_t asked_bytes
         uint64_t times_asked
+        uint64_t job_limit
     cdef cppclass LedgerTable:
         @staticmethod
         Status create(uint64_t limit, shared_ptr[LedgerTable]* table)
         @staticmethod
         Status attach(int fd, shared_ptr[LedgerTable]* table)
+        size_t reap_dead()
+        vector[Participant] participants()
     ctypedef shared_ptr[LedgerTable] LedgerTablePtr
 
 
@@ -66,14 +71,20 @@ cdef extern from "pool/shared_ledger.hpp" namespace "tensormem" nogil:
         uint64_t maximum
         uint32_t priority
         uint64_t patience_nanoseconds
+        string job
+        uint64_t job_limit
+    cdef cppclass LedgerHooks:
+        GiveBackHook idle
+        GiveBackHook evict
     cdef cppclass SharedLedger(Budget):
         @staticmethod
-        Status join(LedgerTablePtr table, string_view name, const LedgerTerms& terms, GiveBackHook evict,
+        Status join(LedgerTablePtr table, string_view name, const LedgerTerms& terms, LedgerHooks hooks,
                     shared_ptr[SharedLedger]* ledger)
         Status leave()
         cbool has_left()
         Status set_limit(uint64_t limit)
         uint64_t shared_limit()
+        uint64_t peak()
         vector[Participant] participants()
         int fd()
         const LedgerTerms& terms()

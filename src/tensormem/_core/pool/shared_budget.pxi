@@ -17,6 +17,7 @@ from tensormem._core.hooks cimport python_failure
 from tensormem._core.native cimport Status
 from tensormem._core.native_budgets cimport (
     GiveBackHook,
+    LedgerHooks,
     LedgerTable,
     LedgerTablePtr,
     LedgerTerms,
@@ -24,6 +25,7 @@ from tensormem._core.native_budgets cimport (
     SharedLedger,
     SharedLedgerPtr,
     give_back_hook,
+    kLedgerJobBytes,
     kLedgerNameBytes,
 )
 from tensormem._core.native_pool cimport Budget as NativeBudget
@@ -51,20 +53,31 @@ class Participant(NamedTuple):
     priority: int
     asked: int
     times_asked: int
+    job: str = ""
+    job_limit: int | None = None
 
 
 cdef object _participant(const NativeParticipant& raw):
     return Participant(
         (<bytes>raw.name).decode("utf-8", "replace"), raw.pid, raw.used, raw.peak, raw.guaranteed,
-        shown_maximum(raw.maximum), raw.priority, raw.asked_bytes, raw.times_asked)
+        shown_maximum(raw.maximum), raw.priority, raw.asked_bytes, raw.times_asked,
+        (<bytes>raw.job).decode("utf-8", "replace"), shown_maximum(raw.job_limit))
 
 
-# Runs in the thread that hears the others, or in one that needs memory itself.
+# These run in the thread that hears the others, or in one that needs memory itself.
 cdef void _evict(PyObject* held, uint64_t wanted, Status* status) noexcept with gil:
     budget = (<object>held)()
-    if budget is None:
-        return
-    function = (<SharedBudget>budget).on_pressure
+    if budget is not None:
+        _call_hook((<SharedBudget>budget).on_pressure, wanted, status)
+
+
+cdef void _give_idle(PyObject* held, uint64_t wanted, Status* status) noexcept with gil:
+    budget = (<object>held)()
+    if budget is not None:
+        _call_hook((<SharedBudget>budget).on_idle, wanted, status)
+
+
+cdef void _call_hook(object function, uint64_t wanted, Status* status) noexcept:
     try:
         function(wanted)
     except BaseException as error:
@@ -78,29 +91,46 @@ cdef class SharedBudget(ClaimableBudget):
 
     cdef SharedLedgerPtr _ledger
     cdef readonly str name
+    cdef readonly object on_idle
 
     def __init__(self):
         raise TypeError("make one with SharedBudget.create(limit), or join one with SharedBudget.attach(fd)")
 
     @classmethod
-    def create(cls, limit, *, name=None, guaranteed=0, maximum=None, priority=1, on_pressure=None, patience=1.0):
+    def create(cls, limit, *, name=None, guaranteed=0, maximum=None, priority=1, on_pressure=None, patience=1.0,
+               job=None, job_limit=None, on_idle=None):
         """A new budget of `limit` bytes, with this process as its first participant; the rest as for `attach`."""
         cdef uint64_t most = size_of(limit)
         cdef LedgerTablePtr table
         check(LedgerTable.create(most, &table))
-        return _join(cls, table, name, guaranteed, maximum, priority, on_pressure, patience)
+        return _join(cls, table, name, guaranteed, maximum, priority, on_pressure, patience, job, job_limit,
+                     on_idle)
 
     @classmethod
-    def attach(cls, fd, *, name=None, guaranteed=0, maximum=None, priority=1, on_pressure=None, patience=1.0):
+    def attach(cls, fd, *, name=None, guaranteed=0, maximum=None, priority=1, on_pressure=None, patience=1.0,
+               job=None, job_limit=None, on_idle=None):
         """Join the budget behind a file descriptor, which stays the caller's.
 
         `on_pressure(wanted)` is called in a thread of its own when another process needs memory: it gives back what it
-        can. Without it this process is never asked. A claim waits up to `patience` seconds for those it asked.
+        can. Without it this process is asked only for what nobody uses: its pools give that back by themselves, and
+        `on_idle(wanted)` what they do not know of. A claim waits up to `patience` seconds for those it asked. All
+        participants of one `job` may use `job_limit` bytes together.
         """
         cdef LedgerTablePtr table
         cdef int descriptor = _descriptor(fd)
         check(LedgerTable.attach(descriptor, &table))
-        return _join(cls, table, name, guaranteed, maximum, priority, on_pressure, patience)
+        return _join(cls, table, name, guaranteed, maximum, priority, on_pressure, patience, job, job_limit,
+                     on_idle)
+
+    @staticmethod
+    def look(fd):
+        """Everybody who takes part in the budget behind a file descriptor, without taking part in it."""
+        cdef LedgerTablePtr table
+        cdef int descriptor = _descriptor(fd)
+        check(LedgerTable.attach(descriptor, &table))
+        table.get().reap_dead()
+        found = table.get().participants()
+        return [_participant(found[i]) for i in range(found.size())]
 
     @property
     def fd(self):
@@ -139,6 +169,21 @@ cdef class SharedBudget(ClaimableBudget):
     def priority(self):
         """The weight of this process when memory is short."""
         return self._joined().terms().priority
+
+    @property
+    def job(self):
+        """The job that this process works for; None for none."""
+        return (<bytes>self._joined().terms().job).decode() or None
+
+    @property
+    def job_limit(self):
+        """What all participants of the job may use together; None: as much as there is."""
+        return shown_maximum(self._joined().terms().job_limit)
+
+    @property
+    def peak(self):
+        """The most that this process ever had of it."""
+        return self._joined().peak()
 
     def participants(self):
         """Everybody who lives, with what they use. The share of who has died is returned first."""
@@ -207,30 +252,39 @@ cdef int _descriptor(object fd) except -1:
 
 
 cdef object _join(object cls, LedgerTablePtr table, object name, object guaranteed, object maximum, object priority,
-                  object on_pressure, object patience):
+                  object on_pressure, object patience, object job, object job_limit, object on_idle):
     cdef SharedBudget budget = cls.__new__(cls)
     cdef LedgerTerms terms
-    cdef GiveBackHook evict
+    cdef LedgerHooks hooks
     cdef bytes text
     terms.guaranteed = size_of(guaranteed)
     terms.maximum = maximum_of(maximum)
     terms.priority = priority_of(priority)
+    terms.job = b"" if job is None else _text("a job", job, kLedgerJobBytes)
+    terms.job_limit = maximum_of(job_limit)
     check_callback("on_pressure", on_pressure)
+    check_callback("on_idle", on_idle)
     if not isinstance(patience, (int, float)) or not 0 <= patience <= 86400:
         raise errors.InvalidArgument(f"patience is a number of seconds from 0 to 86,400, not {patience!r:.80}")
     terms.patience_nanoseconds = <uint64_t>(patience * 1e9)
-    if name is None:
-        name = f"process {os.getpid()}"
-    if not isinstance(name, str):
-        raise errors.InvalidArgument(f"a name is text, not {type(name).__name__}")
-    text = name.encode("utf-8", "replace")
-    if len(text) > kLedgerNameBytes or b"\0" in text:
-        raise errors.InvalidArgument(f"a name has at most {kLedgerNameBytes} bytes and no zero: {name!r:.80}")
-    budget.name = name
+    text = _text("a name", f"process {os.getpid()}" if name is None else name, kLedgerNameBytes)
+    budget.name = text.decode()
     budget.on_pressure = on_pressure
+    budget.on_idle = on_idle
     context = weakref.ref(budget)
     if on_pressure is not None:
-        evict = give_back_hook(<PyObject*>context, _evict)
-    check(SharedLedger.join(table, string_view(<const char*>text, len(text)), terms, evict, &budget._ledger))
+        hooks.evict = give_back_hook(<PyObject*>context, _evict)
+    if on_idle is not None:
+        hooks.idle = give_back_hook(<PyObject*>context, _give_idle)
+    check(SharedLedger.join(table, string_view(<const char*>text, len(text)), terms, hooks, &budget._ledger))
     budget.native = static_pointer_cast[NativeBudget, SharedLedger](budget._ledger)
     return budget
+
+
+cdef bytes _text(str what, object value, size_t most):
+    if not isinstance(value, str):
+        raise errors.InvalidArgument(f"{what} is text, not {type(value).__name__}")
+    text = value.encode("utf-8", "replace")
+    if <size_t>len(text) > most or b"\0" in text:
+        raise errors.InvalidArgument(f"{what} has at most {most} bytes and no zero: {value!r:.80}")
+    return text
