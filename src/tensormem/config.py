@@ -105,6 +105,12 @@ class Config:
     missing_space: MissingSpace = _choice(
         MissingSpace.ERROR, "main: take a tensor that arrives from a space which is not here into main memory"
     )
+    declaration: str = _text(
+        "none", "none, or text such as budget=8GiB,limit=2GiB", "what workers of Ray and Dask are set up with"
+    )
+    next_setup_hook: str = _text(
+        "none", "none, or the dotted name of a function", "what a Ray worker calls when it has been set up"
+    )
     exit_timeout: int = _whole(10, 0, 86400, "seconds that work on streams has left when the interpreter ends")
 
     def __init__(self, **values: object) -> None:

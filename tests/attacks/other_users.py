@@ -83,7 +83,7 @@ def _top(draw: Random) -> None:
 def _presence(draw: Random) -> None:
     node = Node.here("attack", f"{os.getpid()}-{next(_serial)}")
     with Presence(node.key, -1, 7, lambda: {"used": 7}) as here:
-        _must_not_learn(draw, [here.member.address], [socket.SOCK_STREAM])
+        _must_not_learn(draw, [here.member.address], [socket.SOCK_SEQPACKET])
         if [ask(member) for member in members(node.key)] != [{"used": 7}]:
             raise Wrong("an honest worker is not seen any more")
 

@@ -166,7 +166,12 @@ def test_a_worker_that_cannot_be_set_up_says_so_when_it_allocates(cluster: RayCl
     assert isinstance(refusal, errors.SetUpConflict)
     pid, node = ray.get(odd.where.remote())
     assert f"pid {pid}" in str(refusal) and node[:12] in str(refusal) and "128 MiB" in str(refusal)
-    end(keeper, odd)
+    end(keeper)
+    eventually(lambda: not members(Node.here("ray", cluster.nodes[1]).key), "those with the other budget have gone")
+    assert ray.get(odd.take.remote(2 * MIB)) == 2 * MIB, "it is let in as soon as it can be"
+    (row,) = [row for row in cluster_stats().rows if row.used]
+    assert (row.pid, row.budget) == (pid, 2 * BUDGET)
+    end(odd)
 
 
 def test_the_command_shows_the_cluster_to_somebody_who_connects_from_outside(cluster: RayCluster) -> None:

@@ -24,7 +24,7 @@ from tensormem.distributed.delivery import Delivery, take
 from tensormem.distributed.handover import HandOverServer
 from tensormem.distributed.looking import node_rows
 from tensormem.distributed.node_entry import entry
-from tensormem.distributed.worker_discovery import Presence, ask, members
+from tensormem.distributed.worker_discovery import Presence, ask, beacons, members
 from tensormem.sockets import directory
 from tensormem.sockets.connection import Connection
 from tensormem.sockets.deadline import Deadline
@@ -55,15 +55,17 @@ def connecting(address: str, kind: socket.SocketKind = socket.SOCK_STREAM) -> Ca
 
 
 def test_another_user_cannot_pose_as_a_worker_or_hold_the_entry() -> None:
-    """It takes every name without a file that says "worker", with a live process of ours and another limit."""
-    mine, pid = Node.here("test", NODE.id).key, os.getpid()
-    names = [f"\0tensormem/{mine}/{pid}.{fd}.999" for fd in range(-1, 20)] + [f"\0tensormem/{mine}/entry"]
-    with other_user(lambda: ("taken", [listening(name) for name in names])) as stranger:
-        assert stranger.report == "taken"
+    """It takes the names without a file that a container looks for: it runs as another user, and is not believed."""
+    with Presence(NODE.key, -1, 7, dict):
+        (beacon,) = beacons(NODE.key)
+    name = beacon.address.removesuffix(beacon.token).replace("@", "\0", 1)
+    names = [f"{name}{number:016x}" for number in range(8)]
+    with other_user(lambda: ("taken", [listening(name, socket.SOCK_SEQPACKET) for name in names])) as stranger:
+        assert stranger.report == "taken" and len(beacons(NODE.key)) == 8
         stack = WorkerStack(DECLARED, NODE, "honest")  # not SetUpConflict, and not after the patience of the entry
         assert [row["worker"] for row in node_rows(NODE)] == ["honest"]
         second = WorkerStack(DECLARED, NODE, "second")  # it joins the first
-        assert {member.limit for member in members(NODE.key)} == {32 << 20}
+        assert stack.budget.shared is not None and len(stack.budget.shared.participants()) == 2
         second.close()
         stack.close()
 
@@ -76,8 +78,8 @@ def test_another_user_reaches_no_worker_and_sees_no_name() -> None:
         address = here.member.address
         attempts: dict[str, Callable[[], Any]] = {
             "list": lambda: os.listdir(own),
-            "connect": connecting(address),
-            "pose": lambda: listening(f"{own}/worker-{NODE.key}-{os.getpid()}.3.3e7"),
+            "connect": connecting(address, socket.SOCK_SEQPACKET),
+            "pose": lambda: listening(f"{own}/worker-{NODE.key}-{7:016x}.3e7"),
             "lock": lambda: os.open(f"{own}/entry", os.O_RDWR),
             "lock the directory": lambda: fcntl.flock(os.open(own, os.O_RDONLY), fcntl.LOCK_EX),
             "remove": lambda: os.unlink(address),
@@ -89,9 +91,18 @@ def test_another_user_reaches_no_worker_and_sees_no_name() -> None:
 
 
 def test_what_every_user_can_read_of_sockets_says_nothing_of_a_worker() -> None:
+    """That there is one they can see, not of which node, nor anything else; and it answers them nothing."""
     with Presence(NODE.key, 77_123, 0x5EC2E7, dict) as here:
-        with other_user(lambda: Path("/proc/net/unix").read_text()) as stranger:
-            seen = stranger.report
+
+        def look() -> list[str]:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+                client.connect(beacon.replace("@", "\0", 1))
+                return [Path("/proc/net/unix").read_text(), repr(client.recv(100))]
+
+        (beacon,) = (each.address for each in beacons(NODE.key))
+        with other_user(look) as stranger:
+            seen, answer = stranger.report
+        assert answer == "b''"
         for fact in (NODE.key, "77123", "5ec2e7", str(0x5EC2E7), os.path.basename(here.member.address)):
             assert fact not in seen
         assert members(NODE.key) == [here.member]
@@ -107,7 +118,7 @@ def test_a_worker_that_another_user_answers_for_is_not_believed(shared: Path) ->
     meeting.chmod(0o777)
 
     def body() -> tuple[str, object]:
-        made = listening(str(meeting / "it"))
+        made = listening(str(meeting / "it"), socket.SOCK_SEQPACKET)
         os.chmod(meeting / "it", 0o777)
         return "listens", made
 
@@ -116,7 +127,7 @@ def test_a_worker_that_another_user_answers_for_is_not_believed(shared: Path) ->
         try:
             assert ask(member) is None
             with pytest.raises(errors.ChannelRefused) as raised:
-                Connection.to(path, Deadline(30), socket.SOCK_STREAM)
+                Connection.to(path, Deadline(30))
             assert raised.value.uid == stranger.uid
         finally:
             os.unlink(path)
@@ -138,7 +149,7 @@ def fake_directory(path: Path, victim: str) -> str:
     """A directory as ours would be, with a worker in it as ours would be."""
     path.mkdir(mode=0o777)
     path.chmod(0o777)
-    made = listening(str(path / f"worker-{NODE.key}-{os.getppid()}.3.3e7"))
+    made = listening(str(path / f"worker-{NODE.key}-{7:016x}.3e7"))
     return f"{victim} {made.detach()}"
 
 
@@ -299,33 +310,32 @@ def test_another_user_cannot_watch_or_be_watched_in_place_of_ours(
 def silent_clients(address: str, count: int) -> Iterator[None]:
     with ExitStack() as held:
         for _ in range(count):
-            client = held.enter_context(socket.socket(socket.AF_UNIX))
+            client = held.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
             client.connect(address)
-            client.send(b"an unfinished que")
         yield
 
 
-def test_silent_and_unfinished_clients_keep_no_other_from_its_answer() -> None:
+def test_silent_clients_keep_no_other_from_its_answer() -> None:
     with Presence(NODE.key, -1, 0, lambda: {"used": 7}) as here, silent_clients(here.member.address, 50):
         for _ in range(20):
             assert ask(here.member, timeout=60) == {"used": 7}
 
 
-def test_descriptors_that_nobody_asked_for_are_closed_and_long_lines_end_the_connection() -> None:
-    with Presence(NODE.key, -1, 0, lambda: {"used": 7}) as here, socket.socket(socket.AF_UNIX) as client:
+def test_descriptors_that_nobody_asked_for_are_closed_and_long_questions_end_the_connection() -> None:
+    with (
+        Presence(NODE.key, -1, 0, lambda: {"used": 7}) as here,
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client,
+    ):
         client.connect(here.member.address)
         read, write = os.pipe()
-        socket.send_fds(client, [b"what?\n"], [write] * 10)
-        with client.makefile("rb") as file:
-            assert json.loads(file.readline()) == {"used": 7}
+        socket.send_fds(client, [b"what?"], [write] * 3)
+        assert json.loads(client.recv(1000)) == {"used": 7}
         os.close(write)
         assert os.read(read, 1) == b""  # nobody else has the other end any more
         os.close(read)
         client.settimeout(60)
-        client.sendall(b"x" * 5000)
-        with pytest.raises(ConnectionResetError):
-            while client.recv(100):
-                pass
+        client.send(b"x" * 70_000)
+        assert client.recv(100) == b""
 
 
 def test_an_entry_that_was_open_at_a_fork_is_not_held_by_the_child() -> None:
@@ -364,12 +374,12 @@ def test_threads_of_one_process_go_through_the_entry_one_at_a_time() -> None:
 
 def test_what_killed_processes_left_is_removed_and_what_lives_is_not_disturbed() -> None:
     own = Path(directory.own_directory())
-    left = own / f"worker-{NODE.key}-4194303.3.3e7"
-    with socket.socket(socket.AF_UNIX) as gone:
+    left = own / f"worker-{NODE.key}-{2:016x}.3e7"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as gone:
         gone.bind(str(left))
     before = open_descriptors()
-    with Listener(own / f"worker-{NODE.key}-1.3.3e7") as living:
-        assert [member.pid for member in members(NODE.key)] == [1]
+    with Listener(own / f"worker-{NODE.key}-{1:016x}.3e7") as living:
+        assert [member.token for member in members(NODE.key)] == [f"{1:016x}"]
         with pytest.raises(errors.TimedOut):
             living.accept(Deadline(0))  # looking leaves no connection behind
     assert not left.exists() and members(NODE.key) == []

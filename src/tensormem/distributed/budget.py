@@ -1,25 +1,31 @@
-"""Owns: the one budget of a node: who comes first makes the ledger, the others join it through a member's process.
+"""Owns: the one budget of a node: who comes first makes the ledger, the others are handed it by a member.
 
 Must not know: engines, resources.
 """
 
 from __future__ import annotations
 
-import errno
 import os
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from tensormem import errors
 from tensormem.distributed.cluster_node import Node
 from tensormem.distributed.declaration import Declaration
 from tensormem.distributed.node_entry import entry
-from tensormem.distributed.worker_discovery import Member, Presence, members
-from tensormem.errors import DistributedError, DriverError, InvalidArgument, SetUpConflict
+from tensormem.distributed.worker_discovery import Invitation, Member, Presence, beacons, join, members
+from tensormem.errors import DistributedError, SetUpConflict
 from tensormem.pools import Participant, SharedBudget
 from tensormem.units import format_size
 
 __all__ = ["NodeBudget", "node_participants"]
+
+_JOIN_SECONDS = 10.0  # a member answers in milliseconds, unless it is stopped or keeps the interpreter to itself
+_FIRST_SECONDS = 0.5  # before the next one is asked
+_BREATH = 0.002
+_UNKNOWN_USER = 65534  # what the kernel says of users that a user namespace has no number for
 
 
 class NodeBudget:
@@ -40,32 +46,54 @@ class NodeBudget:
         worker: str,
         answer: Callable[[], dict[str, Any]],
         on_pressure: Callable[[int], object] | None = None,
+        on_idle: Callable[[int], object] | None = None,
     ) -> None:
         self.node = node
         self.shared: SharedBudget | None = None
-        limit = declaration.budget_bytes or 0
-        terms = {
+        self._limit = declaration.budget_bytes or 0
+        self._terms = {
             "name": _short(worker),
             "guaranteed": declaration.guaranteed_bytes,
             "maximum": declaration.limit_bytes,
             "priority": declaration.priority,
             "on_pressure": on_pressure,
+            "on_idle": on_idle,
             "patience": declaration.patience,
+            "job": declaration.job,
+            "job_limit": declaration.job_budget_bytes,
         }
         with entry(node.key):
-            present = members(node.key)
-            _check_same_limit(node, limit, present)
-            if limit:
-                self.shared = _join(present, terms) or SharedBudget.create(limit, **terms)  # type: ignore[arg-type]
+            # Of processes that do not share a directory, and so no entry, two may be first: one gives way.
+            while not self._enter(answer, _invited(node, self._limit)):
+                self.close()
+
+    def _enter(self, answer: Callable[[], dict[str, Any]], invitation: Invitation | None) -> bool:
+        try:
+            if self._limit:
+                self.shared = self._joined(invitation)
             fd = -1 if self.shared is None else self.shared.fd
-            try:
-                self._presence = Presence(node.key, fd, limit, answer)
-            except BaseException as error:
-                if self.shared is not None:
-                    self.shared.close()
-                if isinstance(error, DriverError) and error.code == errno.EADDRINUSE:
-                    raise SetUpConflict(f"this process is a member of node {node} already") from error
-                raise
+            self._presence = Presence(self.node.key, fd, self._limit, answer)
+        except BaseException:
+            if self.shared is not None:
+                self.shared.close()
+            raise
+        finally:
+            if invitation is not None and invitation.fd >= 0:
+                os.close(invitation.fd)
+        return not (invitation is None and _is_second(self.node, self._presence.member)) and self._presence.settle()
+
+    def _joined(self, invitation: Invitation | None) -> SharedBudget:
+        if invitation is None:
+            return SharedBudget.create(self._limit, **self._terms)  # type: ignore[arg-type]
+        try:
+            return SharedBudget.attach(invitation.fd, **self._terms)  # type: ignore[arg-type]
+        except errors.InvalidArgument as refused:
+            raise SetUpConflict(f"{refused.what} (node {self.node}, job {self._terms['job']!r})") from refused
+        except errors.OutOfPhysicalMemory as full:
+            raise SetUpConflict(
+                f"node {self.node} has {format_size(full.available)} left to guarantee, and this worker was declared "
+                f"{format_size(full.requested)}"
+            ) from full
 
     def close(self) -> None:
         """Leave the node. `TenantInUse` while something of the budget is used."""
@@ -85,48 +113,84 @@ class NodeBudget:
         self.close()
 
 
-def _check_same_limit(node: Node, limit: int, present: list[Member]) -> None:
+def _invited(node: Node, limit: int) -> Invitation | None:
+    """The invitation of a member, if there is one; `SetUpConflict` if the node has another budget."""
+    present = members(node.key)
     for member in present:
         if member.limit != limit:
-            theirs = format_size(member.limit) if member.limit else "no budget"
-            ours = format_size(limit) if limit else "none"
-            raise SetUpConflict(f"process {member.pid} declared {theirs} for node {node}, and this one {ours}")
+            raise _conflict(node, limit, _first_answer([member]))
+    invitation = _first_answer(present or beacons(node.key))
+    if invitation is not None and invitation.limit != limit:
+        raise _conflict(node, limit, invitation)
+    if invitation is None and any(member in members(node.key) for member in present):
+        raise DistributedError(f"the budget of node {node} cannot be joined: no process of it answered")
+    return invitation
 
 
-def _join(present: list[Member], terms: dict[str, Any]) -> SharedBudget | None:
-    reason = "its processes cannot be looked into"
-    for member in present:
-        try:
-            # As good as being handed it: the kernel lets processes of one user open one another's files.
-            fd = os.open(f"/proc/{member.pid}/fd/{member.fd}", os.O_RDWR | os.O_CLOEXEC)
-        except OSError:
-            continue  # it has just gone
-        try:
-            return SharedBudget.attach(fd, **terms)
-        except InvalidArgument as error:
-            reason = error.what  # it is full, or the member has just gone and the number means another file
-        finally:
-            os.close(fd)
-    if any(_lives(member) for member in present):
-        raise DistributedError(f"the budget of this node cannot be joined: {reason}")
+def _conflict(node: Node, limit: int, first: Invitation | None) -> SetUpConflict:
+    ours = format_size(limit) if limit else "none"
+    if first is None:
+        return SetUpConflict(f"another process declared another budget for node {node} than this one, {ours}")
+    if first.fd >= 0:
+        os.close(first.fd)
+    theirs = format_size(first.limit) if first.limit else "no budget"
+    return SetUpConflict(
+        f"process {first.pid} declared {theirs} for node {node}, and this one {ours}; a job that is to have less than "
+        "its node declares a job_budget within the same budget"
+    )
+
+
+def _first_answer(present: list[Member]) -> Invitation | None:
+    """Of whoever answers first: a process may be stopped, or about to go."""
+    end = time.monotonic() + _JOIN_SECONDS
+    waiting, patience = list(present), _FIRST_SECONDS
+    while waiting and time.monotonic() < end:
+        for member in list(waiting):
+            try:
+                found = join(member, min(patience, max(end - time.monotonic(), 0.0)))
+                if found.settled:
+                    return found
+                time.sleep(_BREATH)
+            except errors.TimedOut:
+                continue
+            except errors.ChannelRefused as refused:
+                waiting.remove(member)
+                if refused.uid == _UNKNOWN_USER:
+                    raise DistributedError(
+                        "a process of this node runs as a user that this user namespace has no number for, so the "
+                        "two cannot share a budget: map the same user in both"
+                    ) from refused
+            except (errors.SharingError, errors.DriverError):
+                waiting.remove(member)  # it has just gone
+        patience *= 2
     return None
 
 
-def _lives(member: Member) -> bool:
-    return member in members(member.node)
+def _is_second(node: Node, ours: Member) -> bool:
+    """Whether another made a ledger at the same time, and stays."""
+    known = {member.token for member in members(node.key)}
+    second = False
+    for rival in beacons(node.key):
+        if rival.token not in known:
+            with suppress(errors.SharingError, errors.DriverError):
+                found = join(rival, _FIRST_SECONDS, challenger=ours.token)
+                if found.fd >= 0:
+                    os.close(found.fd)
+                second = second or found.settled or rival.token < ours.token
+    return second
 
 
 def node_participants(node: Node) -> list[Participant]:
     """Everybody who takes part in the budget of a node, with what they use; [] when there is no budget."""
-    for member in members(node.key):
-        with suppress(OSError, InvalidArgument):
-            fd = os.open(f"/proc/{member.pid}/fd/{member.fd}", os.O_RDWR | os.O_CLOEXEC)
-            try:
-                with SharedBudget.attach(fd, name="looking", maximum=0) as seen:
-                    return [each for each in seen.participants() if each.name != "looking"]
-            finally:
-                os.close(fd)
-    return []
+    invitation = _first_answer(members(node.key) or beacons(node.key))
+    if invitation is None or invitation.fd < 0:
+        return []
+    try:
+        with suppress(errors.InvalidArgument):
+            return SharedBudget.look(invitation.fd)
+        return []
+    finally:
+        os.close(invitation.fd)
 
 
 def _short(name: str) -> str:

@@ -1,11 +1,13 @@
 """Owns: how far the clock of another machine is from ours, by round trips.
 
-Many are made and the quickest is believed: its answer was read somewhere within it, so its middle is wrong by at most
-half of it. Processes of one machine have one monotonic clock, and need no estimate. Must not know: traces, engines.
+Each says that the answer was read somewhere within it; together they leave the interval that all of them allow, and
+half of that is the error. A clock that jumped in between leaves none: then the error is as large as the jump. Processes
+of one machine, in one time namespace, have one monotonic clock and need no estimate. Must not know: traces, engines.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -13,7 +15,7 @@ from typing import NamedTuple
 from tensormem.distributed.cluster_node import boot_id
 from tensormem.errors import InvalidArgument
 
-__all__ = ["ClockOffset", "ClockReading", "estimate_offset", "read_clock"]
+__all__ = ["ClockOffset", "ClockReading", "clock_id", "estimate_offset", "read_clock"]
 
 
 class ClockOffset(NamedTuple):
@@ -28,19 +30,31 @@ class ClockOffset(NamedTuple):
 
 
 class ClockReading(NamedTuple):
-    """A moment on the monotonic clock of a machine, and which start of which machine that is."""
+    """A moment on a monotonic clock, and which clock that is."""
 
-    boot: str
+    clock: str
     monotonic_ns: int
+
+
+def clock_id() -> str:
+    """What tells this clock from every other: the start of the machine, and the time namespace, which may be set off.
+
+    >>> clock_id() == clock_id()
+    True
+    """
+    try:
+        return f"{boot_id()}/{os.stat('/proc/self/ns/time').st_ino}"
+    except OSError:  # a kernel without such namespaces
+        return boot_id()
 
 
 def read_clock() -> ClockReading:
     """The clock of this machine, for somebody who asks over the network.
 
-    >>> read_clock().boot == read_clock().boot
+    >>> read_clock().clock == read_clock().clock
     True
     """
-    return ClockReading(boot_id(), time.monotonic_ns())
+    return ClockReading(clock_id(), time.monotonic_ns())
 
 
 def estimate_offset(read_there: Callable[[], ClockReading], rounds: int = 20) -> ClockOffset:
@@ -54,15 +68,16 @@ def estimate_offset(read_there: Callable[[], ClockReading], rounds: int = 20) ->
     """
     if rounds < 1:
         raise InvalidArgument(f"an estimate needs at least one round, not {rounds}")
-    best: ClockOffset | None = None
+    least, most = [], []  # of the offset, by each round
     for _ in range(rounds):
         sent = time.monotonic_ns()
-        boot, there = read_there()
+        clock, there = read_there()
         back = time.monotonic_ns()
-        if boot == boot_id():
+        if clock == clock_id():
             return ClockOffset(0, 0)
-        half = (back - sent + 1) // 2
-        if best is None or half < best.error_ns:
-            best = ClockOffset(sent + half - there, half)
-    assert best is not None
-    return best
+        least.append(sent - there)
+        most.append(back - there)
+    low, high = max(least), min(most)
+    if low > high:  # it jumped: nothing between them is sure
+        low, high = min(least), max(most)
+    return ClockOffset((low + high) // 2, (high - low + 1) // 2)

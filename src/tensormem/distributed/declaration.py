@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Declaration", "PoolKind"]
 
-FORMAT = 1
+FORMAT = 2
 # The package itself stands above us and is loaded already.
 VERSION: str = sys.modules["tensormem"].__version__
 
@@ -57,6 +59,10 @@ class Declaration:
     """Bytes of it that stay free for each worker while it does not use them."""
     limit: int | str | None = None
     """The most that one worker may have."""
+    job: str | None = None
+    """The job that the worker works for; several may share the budget of a node."""
+    job_budget: int | str | None = None
+    """What all workers of the job may use together, on each node, within the node's budget."""
     priority: int = 1
     """Its weight when memory is short."""
     patience: float = 1.0
@@ -76,7 +82,7 @@ class Declaration:
     """How often a worker tells the dashboard of its engine, where it has to; 0: never."""
 
     def __post_init__(self) -> None:
-        for name in ("budget", "guaranteed", "limit", "keep"):
+        for name in ("budget", "guaranteed", "limit", "job_budget", "keep"):
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, parse_size(value))
@@ -88,7 +94,7 @@ class Declaration:
         self._check()
 
     def _check(self) -> None:
-        for name, kinds in (("statistics", bool), ("tags", bool), ("trace", str | None)):
+        for name, kinds in (("statistics", bool), ("tags", bool), ("trace", str | None), ("job", str | None)):
             if not isinstance(getattr(self, name), kinds):
                 raise InvalidArgument(f"{name} cannot be {getattr(self, name)!r:.80}")
         if type(self.priority) is not int or not 1 <= self.priority <= 1_000_000:
@@ -97,14 +103,32 @@ class Declaration:
             value = getattr(self, name)
             if not isinstance(value, int | float) or not 0 <= value <= 86_400:
                 raise InvalidArgument(f"{name} is a number of seconds from 0 to 86,400, not {value!r:.80}")
-        if self.budget == 0 or self.limit == 0:
+        if 0 in (self.budget, self.limit, self.job_budget):
             raise InvalidArgument("a budget and a limit are at least one byte; leave them out for none")
+        self._check_job()
         if self.budget is None and self.guaranteed:
             raise InvalidArgument("a guarantee needs a budget that it is a part of")
         if self.limit_bytes is not None and self.guaranteed_bytes > self.limit_bytes:
             raise InvalidArgument(f"{self.guaranteed} bytes cannot be guaranteed within a limit of {self.limit}")
         if self.budget_bytes is not None and max(self.guaranteed_bytes, self.limit_bytes or 0) > self.budget_bytes:
             raise InvalidArgument(f"a worker cannot have more than the budget of its node, {self.budget} bytes")
+
+    def _check_job(self) -> None:
+        if self.job is not None and not 1 <= len(self.job.encode()) <= 32:
+            raise InvalidArgument(f"the name of a job has from 1 to 32 bytes, not {self.job!r:.80}")
+        if self.job_budget_bytes is None:
+            return
+        if self.job is None or self.budget_bytes is None:
+            raise InvalidArgument("the budget of a job needs the name of the job, and the node's budget around it")
+        if self.job_budget_bytes > self.budget_bytes:
+            raise InvalidArgument(f"a job cannot have more than the budget of its node, {self.budget} bytes")
+        if max(self.guaranteed_bytes, self.limit_bytes or 0) > self.job_budget_bytes:
+            raise InvalidArgument(f"a worker cannot have more than the budget of its job, {self.job_budget} bytes")
+
+    @property
+    def job_budget_bytes(self) -> int | None:
+        """`job_budget` as a number."""
+        return None if self.job_budget is None else int(self.job_budget)
 
     @property
     def budget_bytes(self) -> int | None:
@@ -139,6 +163,43 @@ class Declaration:
             return cls(**found)
         except TypeError as error:
             raise InvalidArgument(f"this is no declaration: {error}") from None
+
+    @classmethod
+    def from_text(cls, text: str) -> Declaration:
+        """What a person writes into an environment variable, or what `to_json` wrote.
+
+        >>> Declaration.from_text("budget=8GiB, limit=2GiB, tags=true").limit
+        2147483648
+        """
+        if text.lstrip().startswith("{"):
+            return cls.from_json(text)
+        pairs = [part.partition("=") for part in text.split(",") if part.strip()]
+        return cls.from_fields({name.strip(): value.strip() for name, _, value in pairs})
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, object]) -> Declaration:
+        """The fields as a configuration file or a command line has them: text is read as what the field is."""
+        kinds = {each.name: each.type for each in dataclasses.fields(cls)}
+        unknown = [name for name in fields if name.replace("-", "_") not in kinds]
+        if unknown:
+            raise InvalidArgument(f"a declaration has no {unknown[0]!r:.40}: it has {', '.join(kinds)}")
+        named = {name.replace("-", "_"): value for name, value in fields.items()}
+        return cls(**{name: _read(str(kinds[name]), value) for name, value in named.items()})
+
+
+_READERS: dict[str, Callable[[str], object]] = {
+    "bool": {"true": True, "false": False, "1": True, "0": False}.__getitem__,
+    "int": int,
+    "float": float,
+}
+
+
+def _read(kind: str, value: object) -> Any:
+    """Text as the field's type; what cannot be read so is left for the checks to refuse."""
+    if isinstance(value, str) and kind in _READERS:
+        with suppress(ValueError, KeyError):
+            return _READERS[kind](value.lower())
+    return value
 
 
 def _goes_with(theirs: str) -> bool:

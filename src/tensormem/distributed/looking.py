@@ -9,7 +9,7 @@ from typing import Any
 
 from tensormem.distributed.budget import node_participants
 from tensormem.distributed.cluster_node import Node
-from tensormem.distributed.worker_discovery import ask, members
+from tensormem.distributed.worker_discovery import ask, beacons, members
 from tensormem.distributed.worker_stats import WorkerStats
 
 __all__ = ["node_rows"]
@@ -21,10 +21,10 @@ def node_rows(node: Node, timeout: float = 2.0) -> list[dict[str, Any]]:
     >>> node_rows(Node.here("docs", "nobody"))
     []
     """
-    said = {member.pid: ask(member, timeout) for member in members(node.key)}
-    rows = [answer for answer in said.values() if answer is not None]
-    for each in node_participants(node) if None in said.values() else ():
-        if said.get(each.pid, ...) is None:
+    rows = [answer for member in members(node.key) or beacons(node.key) if (answer := ask(member, timeout)) is not None]
+    known = {(row.get("worker", "")[:64], row.get("pid")) for row in rows}
+    for each in node_participants(node):
+        if (each.name, each.pid) not in known:
             silent = WorkerStats(
                 node.engine,
                 node.name,

@@ -56,7 +56,9 @@ class WorkerStack:
         self._evicting = threading.Lock()
         self._evicted = self._refusals = self._times_asked = 0
         self.users = 1
-        self.budget = NodeBudget(node, declaration, worker, _weakly(self._said), _weakly(self._asked))
+        self.budget = NodeBudget(
+            node, declaration, worker, _weakly(self._said), _weakly(self._asked), _weakly(self._asked_for_idle)
+        )
         try:
             self._build()
         except BaseException:
@@ -131,6 +133,11 @@ class WorkerStack:
             self._times_asked += 1
         self.relieve(wanted)
 
+    def _asked_for_idle(self, wanted: int) -> None:
+        # The pages have given theirs by themselves; a pool on top keeps some that they do not know of.
+        if self._pool is not None:
+            self.trim()
+
     def _refused(self, nbytes: int) -> bool:
         # True: try again. Every round has given something back, so it ends.
         if self._could_ever_fit(nbytes) and self._evicting.acquire(blocking=False):
@@ -144,7 +151,8 @@ class WorkerStack:
         raise self._refusal(nbytes)
 
     def _could_ever_fit(self, nbytes: int) -> bool:
-        limits = (self.declaration.limit_bytes, self.declaration.budget_bytes)
+        declared = self.declaration
+        limits = (declared.limit_bytes, declared.budget_bytes, declared.job_budget_bytes)
         return all(limit is None or nbytes <= limit for limit in limits)
 
     def _refusal(self, nbytes: int) -> NodeOutOfMemory:
@@ -155,6 +163,9 @@ class WorkerStack:
             rest = sorted(shared.participants(), key=lambda each: -each.used)
             others = "; the node's workers use " + ", ".join(f"{each.name}: {each.used:,}" for each in rest[:8])
         room = free if shared is not None else sys.maxsize
+        if shared is not None and shared.job_limit is not None:
+            room = min(room, max(shared.job_limit - sum(each.used for each in rest if each.job == shared.job), 0))
+            others = f", that of its job {shared.job} {shared.job_limit:,}{others}"
         if limit is not None and self._limiting is not None:
             room = min(room, self._limiting.remaining)
         why = f"its own limit is {limit:,}" if limit is not None else "it has no limit of its own"
@@ -181,12 +192,15 @@ class WorkerStack:
             host=self.node.host,
             used=self._counting.used,
             live=self.live_bytes,
-            peak=_peak_of(self._counting),
+            idle=self._pages.idle_bytes,
+            peak=self._counting.peak,
             received=self.received.nbytes,
             owed=self.received.owed,
             budget=None if shared is None else shared.limit,
             limit=self.declaration.limit_bytes,
             guaranteed=self.declaration.guaranteed_bytes,
+            job=self.declaration.job or "",
+            job_budget=self.declaration.job_budget_bytes,
             fragmentation=self._pages.fragmentation,
             spilled=sum(spilled() for _, spilled in list(self._evictors) if spilled is not None),
             evicted=self._evicted,
@@ -212,13 +226,6 @@ class WorkerStack:
 
     def __repr__(self) -> str:
         return f"<WorkerStack of {self.worker} on {self.node}>"
-
-
-def _peak_of(counting: SharedBudget | TenantBudget) -> int:
-    if isinstance(counting, TenantBudget):
-        return counting.peak
-    ours = (each.peak for each in counting.participants() if (each.pid, each.name) == (os.getpid(), counting.name))
-    return next(ours, 0)
 
 
 def _bytes_by_tag(tracking: TrackingResourceAdaptor) -> dict[str, int]:

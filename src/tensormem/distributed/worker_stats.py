@@ -31,6 +31,8 @@ class WorkerStats:
     """Bytes of the node's budget that it has: pages in use and idle ones, and what it received."""
     live: int = 0
     """Bytes that its blocks asked for, and what it received."""
+    idle: int = 0
+    """Bytes of `used` that nothing lies in: others of the node are given them first."""
     peak: int = 0
     """The most that `used` ever was."""
     received: int = 0
@@ -42,6 +44,10 @@ class WorkerStats:
     limit: int | None = None
     """What this worker may have."""
     guaranteed: int = 0
+    job: str = ""
+    """The job it works for."""
+    job_budget: int | None = None
+    """What its job has on its node."""
     fragmentation: float = 0.0
     spilled: int = 0
     """Bytes that the engine keeps elsewhere for it now."""

@@ -35,11 +35,22 @@ def align(origins: Sequence[Origin], given: Sequence[ClockOffset | None]) -> lis
 
     >>> align([Origin(5_000_000_000, 7), Origin(9_000_000_000, 7)], [None, None])[1].offset_ns
     4000000000
+    >>> align([Origin(5_000_000_000, 7), Origin(9_000_000_000, 7)], [None, ClockOffset(0, 0)])[1].error_ns
+    4000000000
     """
     first = origins[0]
     return [
-        _between(first, origin) if offset is None else offset for origin, offset in zip(origins, given, strict=True)
+        _between(first, origin) if offset is None else _believed(offset, first, origin)
+        for origin, offset in zip(origins, given, strict=True)
     ]
+
+
+def _believed(offset: ClockOffset, first: Origin, other: Origin) -> ClockOffset:
+    """As it was given. Who says that it is exact says that both are of one machine: if their calendars say otherwise,
+    what they say is the error.
+    """
+    apart = abs(other.started_ns - first.started_ns - offset.offset_ns)
+    return offset if offset.error_ns or apart <= _SAME_MACHINE_NS else offset._replace(error_ns=apart)
 
 
 def _between(first: Origin, other: Origin) -> ClockOffset:

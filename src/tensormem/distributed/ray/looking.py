@@ -34,13 +34,14 @@ def cluster_stats(*, timeout: float = 30.0) -> ClusterStats:
         raise DistributedError("this process is not connected to Ray: call ray.init first")
     end = time.monotonic() + timeout
     look = _onlooker(_rows_here)
-    asked = {name: look.options(scheduling_strategy=_on(name)).remote() for name in _alive()}
+    nodes = _alive()
+    asked = {name: look.options(scheduling_strategy=_on(name)).remote() for name in nodes}
     rows, silent = [], []
     for name, answer in asked.items():
         try:
             rows += ray.get(answer, timeout=max(end - time.monotonic(), 0.01))
         except ray.exceptions.RayError:
-            silent.append(Node.here("ray", name).name)
+            silent.append(nodes[name].name)
             ray.cancel(answer, force=True)
     return of_rows("ray", rows, silent)
 
@@ -49,10 +50,10 @@ def clock_offsets(*, timeout: float = 30.0) -> dict[str, ClockOffset]:
     """How far the clock of each node is from ours, by the name of the node in `cluster_stats`."""
     offsets = {}
     read = _onlooker(read_clock)
-    for name in _alive():
+    for name, node in _alive().items():
         there = read.options(scheduling_strategy=_on(name))
         ray.get(there.remote(), timeout=timeout)  # the first one may start a process
-        offsets[Node.here("ray", name).name] = estimate_offset(partial(_get, there, timeout))
+        offsets[node.name] = estimate_offset(partial(_get, there, timeout))
     return offsets
 
 
@@ -69,8 +70,10 @@ def _get(remote: Any, timeout: float) -> Any:
     return ray.get(remote.remote(), timeout=timeout)
 
 
-def _alive() -> list[str]:
-    return [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+def _alive() -> dict[str, Node]:
+    """The nodes by their ids, named as their own processes name them."""
+    living = [node for node in ray.nodes() if node["Alive"]]
+    return {node["NodeID"]: Node("ray", node["NodeID"], node["NodeManagerHostname"], "") for node in living}
 
 
 def _on(node: str) -> NodeAffinitySchedulingStrategy:

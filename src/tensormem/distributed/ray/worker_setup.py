@@ -5,8 +5,8 @@ Must not know: how a stack is built.
 
 from __future__ import annotations
 
-import copy
 import os
+from functools import partial
 from typing import Any
 
 import ray
@@ -15,15 +15,11 @@ from ray._common.utils import load_class
 from tensormem.distributed import process_stack
 from tensormem.distributed.cluster_node import Node
 from tensormem.distributed.declaration import Declaration
+from tensormem.distributed.late_setup import LateSetUp
 from tensormem.distributed.ray.metrics import Gauges
 from tensormem.distributed.worker_stack import WorkerStack
-from tensormem.errors import DistributedError, InvalidArgument, SetUpConflict, TensormemError
-from tensormem.mr import (
-    FailureCallbackResourceAdaptor,
-    FaultInjectionResourceAdaptor,
-    HostMemoryResource,
-    set_current_device_resource,
-)
+from tensormem.errors import DistributedError, InvalidArgument, TensormemError
+from tensormem.mr import set_current_device_resource
 
 __all__ = ["install_from_environment", "runtime_env", "setup", "teardown"]
 
@@ -75,30 +71,22 @@ def teardown(*, force: bool = False) -> None:
 
 
 def install_from_environment() -> None:
-    """What Ray calls in each new worker. A worker that cannot be set up stays, and its first allocation says why: an
-    error here would only be seen as a crash.
+    """What Ray calls in each new worker. A worker that cannot be set up stays, and its allocations say why: an error
+    here would only be seen as a crash. Each of them tries again, so it is let in when there is room.
     """
-    text = os.environ.get(DECLARATION, "")
+    text = os.environ.get(DECLARATION, NO_DECLARATION)
     try:
         if text != NO_DECLARATION:
-            setup(Declaration.from_json(text))
-    except TensormemError as error:
-        _refuse_everything(error)
+            _set_up_as(text)
+    except TensormemError:
+        context = ray.get_runtime_context()
+        node = Node.here("ray", context.get_node_id())
+        where = f"worker ray-{context.get_worker_id()[:12]} (pid {os.getpid()}) on node {node}"
+        set_current_device_resource(LateSetUp(partial(_set_up_as, text), where).resource)
     following = os.environ.get(NEXT_HOOK)
     if following:
         load_class(following)()
 
 
-def _refuse_everything(error: TensormemError) -> None:
-    context = ray.get_runtime_context()
-    node = Node.here("ray", context.get_node_id())
-    where = f"worker ray-{context.get_worker_id()[:12]} (pid {os.getpid()}) on node {node}"
-
-    def refuse(nbytes: int) -> bool:
-        kind = error if isinstance(error, DistributedError) else SetUpConflict(str(error))
-        said = copy.copy(kind)
-        said.what = f"{said.what}; {where}" if said.what else where
-        raise said
-
-    never = FaultInjectionResourceAdaptor(HostMemoryResource(), every=1)
-    set_current_device_resource(FailureCallbackResourceAdaptor(never, refuse))
+def _set_up_as(text: str) -> WorkerStack:
+    return setup(Declaration.from_text(text))
