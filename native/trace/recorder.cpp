@@ -13,6 +13,7 @@
 #include "base/interned.hpp"
 #include "trace/inside.hpp"
 #include "trace/record.hpp"
+#include "trace/unseen.hpp"
 
 namespace tensormem {
 
@@ -23,6 +24,7 @@ namespace {
 
 thread_local TraceRing* t_ring = nullptr;
 thread_local std::uint8_t t_depth = 0;
+thread_local std::uint32_t t_unseen = 0;
 thread_local bool t_ended = false;
 thread_local std::uint32_t t_held_stack = 0;
 
@@ -41,6 +43,15 @@ thread_local RingHolder t_holder;
 // Made when the library is loaded: locks that are taken inside others must be older than those.
 const bool g_made_early = (TraceRecorder::instance(), true);
 
+timespec after(std::uint64_t nanoseconds) noexcept {
+  timespec until{};
+  clock_gettime(CLOCK_REALTIME, &until);
+  const std::uint64_t sum = static_cast<std::uint64_t>(until.tv_nsec) + nanoseconds;
+  until.tv_sec += static_cast<time_t>(sum / 1'000'000'000);
+  until.tv_nsec = static_cast<long>(sum % 1'000'000'000);
+  return until;
+}
+
 Status no_memory() { return Status::fail(Code::out_of_memory, "no memory to record with", sizeof(TraceEvent)); }
 
 }  // namespace
@@ -52,7 +63,7 @@ void trace_record_at(const TraceEvent& event) noexcept {
   if (ring == nullptr) [[unlikely]]
     ring = TraceRecorder::instance().make_ring();
   if (ring == nullptr) [[unlikely]]
-    return TraceRecorder::instance().count_lost();
+    return TraceRecorder::instance().record_late(event);
   if (!ring->push(event) && !TraceRecorder::instance().push_patiently(ring, event)) [[unlikely]]
     return ring->count_dropped();
   if (ring->has_filled_half()) [[unlikely]] {
@@ -76,8 +87,13 @@ TraceNesting::~TraceNesting() { t_depth = depth_; }
 TraceInside::TraceInside() noexcept : before_(t_depth) { t_depth = std::max<std::uint8_t>(t_depth, 1); }
 TraceInside::~TraceInside() { t_depth = before_; }
 
+TraceUnseen::TraceUnseen() noexcept { ++t_unseen; }
+TraceUnseen::~TraceUnseen() { --t_unseen; }
+bool TraceUnseen::is_on() noexcept { return t_unseen != 0; }
+
 TraceRing* TraceRecorder::make_ring() noexcept {
   if (t_ended) return nullptr;
+  const TraceUnseen unseen;
   try {
     const auto number = static_cast<std::uint32_t>(gettid());
     auto ring = std::make_unique<TraceRing>(number);
@@ -91,6 +107,22 @@ TraceRing* TraceRecorder::make_ring() noexcept {
     return t_ring;
   } catch (const std::bad_alloc&) {
     return nullptr;
+  }
+}
+
+void TraceRecorder::record_late(const TraceEvent& event) noexcept {
+  const TraceUnseen unseen;
+  try {
+    const std::lock_guard late(recording_late_);
+    if (late_ring_ == nullptr) {
+      auto ring = std::make_unique<TraceRing>(0, kLateEvents);
+      const std::lock_guard lock(listing_);
+      rings_.push_back(std::move(ring));
+      late_ring_ = rings_.back().get();
+    }
+    if (!late_ring_->push(event)) late_ring_->count_dropped();
+  } catch (const std::bad_alloc&) {
+    count_lost();
   }
 }
 
@@ -118,6 +150,7 @@ void TraceRecorder::close_ring(TraceRing* ring) noexcept {
 
 void TraceRecorder::define(DefinitionKind kind, std::uint32_t id, std::span<const std::uint32_t> numbers,
                            std::initializer_list<std::string_view> texts) noexcept {
+  const TraceUnseen unseen;
   try {
     const std::lock_guard lock(defining_);
     definitions_.add(kind, id, numbers, texts);
@@ -134,6 +167,7 @@ void TraceRecorder::define(const Reporter& reporter) noexcept {
 
 TraceRecorder::TraceRecorder() {
   sem_init(&wake_, 0, 0);
+  sem_init(&finished_, 0, 0);
   pthread_atfork(nullptr, nullptr, &after_fork_in_child);
 }
 
@@ -151,14 +185,22 @@ TraceRecorder& TraceRecorder::instance() {
 void TraceRecorder::after_fork_in_child() noexcept {
   TraceRecorder& self = instance();
   g_trace_on.store(false, std::memory_order_relaxed);
+  self.stacks_.store(false, std::memory_order_relaxed);
   self.active_capture_.store(nullptr, std::memory_order_relaxed);
   self.writer_.abandon();
   (void)self.thread_.release();  // neither joined nor detached: there is no such thread
+  self.late_ring_ = nullptr;
   std::erase_if(self.rings_, [](const auto& ring) { return ring.get() != t_ring; });
   if (t_ring != nullptr) t_ring->set_thread(static_cast<std::uint32_t>(gettid()));
 }
 
+void TraceRecorder::install_stacks(StackFunction capture) noexcept {
+  capture_.store(capture, std::memory_order_release);
+  if (stacks_.load(std::memory_order_acquire)) active_capture_.store(capture, std::memory_order_release);
+}
+
 Status TraceRecorder::start(const RecorderOptions& options) noexcept {
+  const TraceUnseen unseen;
   const std::lock_guard control(controlling_);
   if (thread_ != nullptr) return Status::fail(Code::invalid_argument, "this process records a trace already");
   try {
@@ -169,6 +211,8 @@ Status TraceRecorder::start(const RecorderOptions& options) noexcept {
     });
     (void)registered;
     stopping_.store(false, std::memory_order_release);
+    exiting_.store(false, std::memory_order_release);
+    process_.store(getpid(), std::memory_order_relaxed);
     // It must not be the one that gets the process's signals.
     sigset_t all;
     sigset_t before;
@@ -223,6 +267,7 @@ Status TraceRecorder::start_locked(const RecorderOptions& options) {
     }
   }
   session_.fetch_add(1, std::memory_order_acq_rel);
+  stacks_.store(options.stacks, std::memory_order_release);
   active_capture_.store(options.stacks ? capture_.load(std::memory_order_acquire) : nullptr, std::memory_order_release);
   g_trace_on.store(true, std::memory_order_release);
   // Those made meanwhile are defined twice.
@@ -232,12 +277,20 @@ Status TraceRecorder::start_locked(const RecorderOptions& options) {
 }
 
 Status TraceRecorder::stop(RecorderReport* report) noexcept {
+  const TraceUnseen unseen;
   const std::lock_guard control(controlling_);
   if (thread_ == nullptr) return Status::fail(Code::invalid_argument, "this process records no trace");
   g_trace_on.store(false, std::memory_order_release);
+  stacks_.store(false, std::memory_order_release);
   active_capture_.store(nullptr, std::memory_order_release);
   stop_thread();
   const std::lock_guard lock(draining_);
+  Status finished = finish_locked(report);
+  remove_closed_rings();
+  return finished;
+}
+
+Status TraceRecorder::finish_locked(RecorderReport* report) {
   drain();
   write_totals();
   const EndRecord end{.events = events_, .dropped = dropped(), .duration_ns = scale_.now_ns()};
@@ -245,8 +298,18 @@ Status TraceRecorder::stop(RecorderReport* report) noexcept {
   if (first_failure_.ok()) first_failure_ = std::move(finished);
   *report = {
       .events = events_, .dropped = end.dropped, .nbytes = writer_.bytes_written(), .duration_ns = end.duration_ns};
-  remove_closed_rings();
   return std::move(first_failure_);
+}
+
+void TraceRecorder::finish_at_exit(std::uint64_t most_ns) noexcept {
+  // A child of vfork has its parent's memory, and must not end its parent's recording.
+  if (process_.load(std::memory_order_relaxed) != getpid() || !g_trace_on.exchange(false)) return;
+  active_capture_.store(nullptr, std::memory_order_release);
+  exiting_.store(true, std::memory_order_release);
+  wake();
+  const timespec until = after(most_ns);
+  while (sem_timedwait(&finished_, &until) == -1 && errno == EINTR) {
+  }
 }
 
 void TraceRecorder::stop_thread() noexcept {
@@ -257,6 +320,7 @@ void TraceRecorder::stop_thread() noexcept {
 }
 
 Status TraceRecorder::flush() noexcept {
+  const TraceUnseen unseen;
   const std::lock_guard lock(draining_);
   if (!writer_.is_open()) return Status::fail(Code::invalid_argument, "this process records no trace");
   drain();
@@ -272,17 +336,21 @@ RecorderReport TraceRecorder::report() const noexcept {
 }
 
 void TraceRecorder::run() noexcept {
+  const TraceUnseen unseen;
   pthread_setname_np(pthread_self(), "tensormem-trace");
   while (!stopping_.load(std::memory_order_acquire)) {
-    timespec until{};
-    clock_gettime(CLOCK_REALTIME, &until);
-    const std::uint64_t nanoseconds = static_cast<std::uint64_t>(until.tv_nsec) + interval_ns_;
-    until.tv_sec += static_cast<time_t>(nanoseconds / 1'000'000'000);
-    until.tv_nsec = static_cast<long>(nanoseconds % 1'000'000'000);
+    const timespec until = after(interval_ns_);
     while (sem_timedwait(&wake_, &until) == -1 && errno == EINTR) {
     }
     const std::lock_guard lock(draining_);
-    if (writer_.is_open()) drain();
+    if (!writer_.is_open()) continue;
+    if (!exiting_.load(std::memory_order_acquire)) {
+      drain();
+      continue;
+    }
+    RecorderReport report;
+    (void)finish_locked(&report).ok();
+    sem_post(&finished_);
   }
 }
 

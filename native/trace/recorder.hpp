@@ -7,6 +7,7 @@
 #pragma once
 
 #include <semaphore.h>
+#include <sys/types.h>
 
 #include <atomic>
 #include <cstdint>
@@ -52,14 +53,18 @@ class TraceRecorder {
   Status start(const RecorderOptions& options) noexcept;
   // Everything reported before is in the file, which is closed. The failure is that of the first write that failed.
   Status stop(RecorderReport* report) noexcept;
+  // For a process that is about to end without its exit handlers: the thread that drains closes the file, and the
+  // caller waits for that, but not for longer than `most_ns`: it may be a signal handler that interrupted anything.
+  void finish_at_exit(std::uint64_t most_ns) noexcept;
   // Everything reported before by this thread is in the file.
   Status flush() noexcept;
   RecorderReport report() const noexcept;
   // How many recordings were started: numbers defined for one mean nothing in the next.
   std::uint32_t session() const noexcept { return session_.load(std::memory_order_acquire); }
 
-  // Who captures stacks, once per process. Called on the thread that reports.
-  void install_stacks(StackFunction capture) noexcept { capture_.store(capture, std::memory_order_release); }
+  // Who captures stacks, once per process; also when a recording with stacks has begun. Called on the thread that
+  // reports.
+  void install_stacks(StackFunction capture) noexcept;
   std::uint32_t stack() const noexcept {
     const StackFunction capture = active_capture_.load(std::memory_order_acquire);
     return capture == nullptr ? 0 : capture();
@@ -73,12 +78,15 @@ class TraceRecorder {
   // Wakes the thread that drains.
   void wake() noexcept { sem_post(&wake_); }
   bool push_patiently(TraceRing* ring, const TraceEvent& event) noexcept;
+  // From a thread whose ring is gone because the thread is ending, or which has no memory for one.
+  void record_late(const TraceEvent& event) noexcept;
   void count_lost() noexcept { lost_.fetch_add(1, std::memory_order_relaxed); }
   // A thread is ending: its ring goes when it is empty.
   void close_ring(TraceRing* ring) noexcept;
 
  private:
   static constexpr std::uint64_t kChunkEvents = 8192;
+  static constexpr std::uint64_t kLateEvents = 4096;
   static constexpr std::uint64_t kMostPatience_ns = 100'000'000;
   static constexpr std::uint64_t kTotalsInterval_ns = 1'000'000'000;
 
@@ -87,6 +95,7 @@ class TraceRecorder {
   void run() noexcept;
   Status start_locked(const RecorderOptions& options);
   void stop_thread() noexcept;
+  Status finish_locked(RecorderReport* report);
 
   // With `draining_`.
   void drain() noexcept;
@@ -101,11 +110,15 @@ class TraceRecorder {
   std::uint64_t dropped() const noexcept;
 
   sem_t wake_;
+  sem_t finished_;
   std::atomic<std::uint32_t> session_{0};
   std::atomic<StackFunction> capture_{nullptr};
   std::atomic<StackFunction> active_capture_{nullptr};
   std::atomic<std::uint64_t> lost_{0};  // events that had no ring, or met a full disk
+  std::atomic<bool> stacks_{false};
   std::atomic<bool> stopping_{false};
+  std::atomic<bool> exiting_{false};
+  std::atomic<pid_t> process_{0};  // which records
 
   // Locks from the inside out: what is taken inside another is older (see ForkGuard).
   mutable std::mutex defining_;
@@ -116,6 +129,10 @@ class TraceRecorder {
   ForkGuard listing_guard_{listing_};
   std::vector<std::unique_ptr<TraceRing>> rings_;
   std::uint64_t dropped_before_ = 0;  // by rings that are gone
+
+  std::mutex recording_late_;
+  ForkGuard recording_late_guard_{recording_late_};
+  TraceRing* late_ring_ = nullptr;  // one of `rings_`, which is never closed
 
   mutable std::mutex draining_;  // guards everything below; held over the file
   ForkGuard draining_guard_{draining_};

@@ -95,6 +95,13 @@ class Config:
         "off", "off, or the path of a file, in which {pid} is the process", "record a trace into this file"
     )
     trace_stacks: int = _whole(0, 0, 1, "1: a recording that TENSORMEM_TRACE asks for has Python stacks")
+    trace_malloc: str = _text(
+        "off",
+        "off, or a number of bytes",
+        "a recording tells of blocks of the C library (if preloaded) from this size on",
+    )
+    trace_numpy: int = _whole(0, 0, 1, "1: a recording tells of the arrays that NumPy allocates itself")
+    trace_torch: int = _whole(0, 0, 1, "1: PyTorch's own history of GPU memory is written beside the recording")
     top: int = _whole(0, 0, 1, "1: let `tensormem top` watch this process; starts a thread")
     oom_dump: str = _text(
         "off", "off, or the path of a file, in which {pid} is the process", "write a report here when memory runs out"

@@ -9,8 +9,12 @@ import pytest
 
 import tensormem
 
-# A program, and the native library, which stands beside the compiled modules and looks like one.
-NOT_IMPORTED = {"tensormem.__main__", "tensormem._core.libtensormem_native"}
+# A program, and the native libraries, which stand beside the compiled modules and look like some.
+NOT_IMPORTED = {
+    "tensormem.__main__",
+    "tensormem._core.libtensormem_native",
+    "tensormem._core.libtensormem_preload",
+}
 MODULES = sorted(
     {module.name for module in pkgutil.walk_packages(tensormem.__path__, "tensormem.")} - NOT_IMPORTED | {"tensormem"}
 )

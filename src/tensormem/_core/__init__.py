@@ -90,6 +90,7 @@ TrackingResourceAdaptor = _trace.TrackingResourceAdaptor
 
 NumpyAllocator = _interop.NumpyAllocator
 check_numpy_table = _interop.check_numpy_table
+watch_numpy = _interop.watch_numpy
 device_hook_blocks = _interop.device_hook_blocks
 device_hook_failures = _interop.device_hook_failures
 device_hook_last_error = _interop.device_hook_last_error

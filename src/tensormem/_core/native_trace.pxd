@@ -27,6 +27,11 @@ cdef extern from "trace/reports.hpp" namespace "tensormem" nogil:
     void report_counter(uint32_t name, int64_t value)
 
 
+cdef extern from "trace/environment.hpp" namespace "tensormem" nogil:
+    cbool environment_follows_children()
+    Status start_trace_of_environment()
+
+
 cdef extern from "_core/stacks.hpp" namespace "tensormem" nogil:
     cdef cppclass RecorderOptions:
         string path

@@ -102,6 +102,7 @@ inline PyObject* make_numpy_handler(ResourcePtr resource, TagId tag, NumpyHandle
 
 // What is needed of NumPy's table of functions.
 struct NumpyTable {
+  DataMemHandler* standard = nullptr;                     // the default allocator
   PyObject* (*set_handler)(PyObject* handler) = nullptr;  // gives the one before; for this thread or asynchronous task
 };
 
@@ -121,13 +122,14 @@ inline const char* read_numpy_table(PyObject* capsule, NumpyTable* table) {
   PyObject* standard = *static_cast<PyObject**>(entries[kDefaultHandler]);
   if (standard == nullptr || PyCapsule_IsValid(standard, kHandlerCapsule) == 0)
     return "its default allocator is not where it is in other versions";
-  const auto* face = static_cast<DataMemHandler*>(PyCapsule_GetPointer(standard, kHandlerCapsule));
+  auto* face = static_cast<DataMemHandler*>(PyCapsule_GetPointer(standard, kHandlerCapsule));
   if (face->version != 1 || std::strcmp(face->name, "default_allocator") != 0)
     return "its default allocator is not of the version that is known";
   PyObject* current = reinterpret_cast<PyObject* (*)()>(entries[kGetHandler])();
   const bool understood = current != nullptr && PyCapsule_IsValid(current, kHandlerCapsule) != 0;
   Py_XDECREF(current);
   if (!understood) return "its current allocator cannot be read";
+  table->standard = face;
   table->set_handler = reinterpret_cast<PyObject* (*)(PyObject*)>(entries[kSetHandler]);
   return "";
 }

@@ -33,12 +33,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tensormem import errors
-from tensormem._core import NumpyAllocator, check_numpy_table, note_shortage
+from tensormem._core import NumpyAllocator, check_numpy_table, note_shortage, watch_numpy
 from tensormem.dtypes import DType
 from tensormem.interop.library import hook_tag
 from tensormem.mr import DeviceBlock, DeviceMemoryResource
+from tensormem.units import parse_size
 
-__all__ = ["as_array", "use"]
+__all__ = ["as_array", "use", "watch"]
 
 
 def use(mr: DeviceMemoryResource, *, tag: str | None = None) -> AbstractContextManager[NumpyAllocator]:
@@ -53,6 +54,24 @@ def use(mr: DeviceMemoryResource, *, tag: str | None = None) -> AbstractContextM
     if not mr.is_host_accessible:
         raise errors.InvalidArgument(f"NumPy works on the CPU, which cannot touch the memory of {mr!r}")
     return _installed(NumpyAllocator(mr, hook_tag(tag, "numpy")), _function_table())
+
+
+def watch(least: int | str = "64KiB") -> None:
+    """From now on recordings tell of the arrays of `least` bytes and more that NumPy allocates itself, in every thread.
+
+    Their memory stays NumPy's. Calling it again changes nothing.
+
+    >>> import pathlib, tempfile
+    >>> import numpy as np
+    >>> import tensormem as tm
+    >>> watch()
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "run.tmt"
+    >>> with tm.trace(path):
+    ...     array = np.zeros(2**17)
+    >>> tm.trace.open(path).peaks("tag")["numpy"].nbytes
+    1048576
+    """
+    watch_numpy(_function_table(), parse_size(least))
 
 
 @contextmanager

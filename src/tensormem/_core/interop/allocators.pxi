@@ -72,6 +72,12 @@ cdef extern from "_core/numpy_handler.hpp" namespace "tensormem":
     const char* read_numpy_table(object capsule, NumpyTable* table)
 
 
+cdef extern from "_core/numpy_watch.hpp" namespace "tensormem":
+    cdef cppclass NumpyWatch:
+        @staticmethod
+        void install(const NumpyTable& table, size_t least)
+
+
 cdef extern from "dlfcn.h" nogil:
     ctypedef struct Dl_info:
         const char* dli_fname
@@ -137,6 +143,11 @@ cdef class NumpyAllocator:
 def check_numpy_table(table):
     """Raise `NotSupported` unless NumPy's table of functions has the allocator hook where it is expected."""
     _table(table)
+
+
+def watch_numpy(table, size_t least):
+    """From now on recordings tell of NumPy's own arrays of `least` bytes and more, in every thread."""
+    NumpyWatch.install(_table(table), least)
 
 
 def set_device_hook(device, DeviceMemoryResource mr, tag):

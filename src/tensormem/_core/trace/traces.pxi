@@ -14,8 +14,10 @@ from tensormem._core.native_trace cimport (
     RecorderOptions,
     RecorderReport,
     TraceRecorder,
+    environment_follows_children,
     install_python_stacks,
     report_counter,
+    start_trace_of_environment,
     trace_is_on,
 )
 from tensormem._core.resource cimport tag_id
@@ -25,8 +27,6 @@ from typing import NamedTuple
 from tensormem import errors
 
 install_python_stacks()
-
-_OWNER = "_TENSORMEM_TRACE_OWNER"  # in the environment: the process whose file TENSORMEM_TRACE names
 
 
 class RecordingReport(NamedTuple):
@@ -104,43 +104,24 @@ def start_from_environment():
         return
     from tensormem.config import get_config
 
-    pattern = get_config().trace
-    if pattern == "off" or not _is_ours(pattern):
+    if get_config().trace == "off":
         return
-    os.environ[_OWNER] = str(os.getpid())
-    if "{pid}" in pattern:
-        os.register_at_fork(after_in_child=lambda: _start(pattern))
-    _start(pattern)
+    if environment_follows_children():
+        os.register_at_fork(after_in_child=_start)
+    _start()
 
 
-def _is_ours(pattern):
-    # A child that inherited the environment must not write into its parent's file.
-    return "{pid}" in pattern or os.environ.get(_OWNER, str(os.getpid())) == str(os.getpid())
-
-
-def _start(pattern):
-    path = pattern.replace("{pid}", str(os.getpid()))
+def _start():
+    cdef Status status
+    with nogil:
+        status = start_trace_of_environment()
     try:
-        start_recording(path, overwrite=_is_replaceable(path), stacks=_with_stacks())
+        check(move(status))
     except errors.TensormemError as error:
         import warnings
 
+        path = os.environ["TENSORMEM_TRACE"].replace("{pid}", str(os.getpid()))
         warnings.warn(f"nothing is recorded: TENSORMEM_TRACE={path}: {error}", RuntimeWarning, stacklevel=2)
-
-
-def _with_stacks():
-    from tensormem.config import get_config
-
-    return bool(get_config().trace_stacks)
-
-
-def _is_replaceable(path):
-    # An older trace, or an empty file made for this one; anything else is somebody's work.
-    try:
-        with open(path, "rb") as file:
-            return file.read(4) in (b"", b"\x89TMT")
-    except OSError:
-        return False
 
 
 def _stop_at_exit():
