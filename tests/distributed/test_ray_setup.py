@@ -122,6 +122,17 @@ def test_under_pressure_a_cache_goes_into_the_object_store_and_comes_back(cluste
     end(holder, needy)
 
 
+def test_pairs_in_a_cache_are_as_large_as_they_are_and_come_back_as_they_were(cluster: RayCluster) -> None:
+    holder, needy = servers(2, **on(cluster, 1))
+    ray.get(holder.fill_with_pairs.remote(10, 4 * MIB))
+    assert ray.get(needy.take.remote(32 * MIB)) == 32 * MIB
+    assert ray.get(holder.evicted.remote()) == [0, 1], "two make the room, and the lock stays"
+    ray.get(needy.drop.remote())
+    assert ray.get(holder.pair.remote(1)) == (1 + 77, 2, False)
+    assert ray.get(holder.evicted.remote()) == [0]
+    end(holder, needy)
+
+
 def test_statistics_of_the_cluster_are_a_table_json_and_html(cluster: RayCluster) -> None:
     (server,) = servers(1)
     ray.get(server.take.remote(2 * MIB))

@@ -1,6 +1,7 @@
 """What runs in the workers of a cluster: an actor that keeps tensors, and a task that makes one."""
 
 import os
+import threading
 from typing import Any
 
 import ray
@@ -42,6 +43,23 @@ class Server:
         self.cache = tm_ray.EvictableCache()
         for number in range(count):
             self.cache[number] = tm.full((nbytes,), number, "uint8")
+
+    def fill_with_pairs(self, count: int, nbytes: int) -> None:
+        """Keys and values of attention states, a pair for each conversation; and one thing that cannot be put away."""
+        self.cache = tm_ray.EvictableCache()
+        self.cache["stays"] = threading.Lock()
+        for number in range(count):
+            half = nbytes // 2
+            self.cache[number] = tm.full((half,), number, "uint8"), tm.full((half,), number + 1, "uint8").as_readonly()
+
+    def pair(self, number: int) -> tuple[int, int, bool]:
+        """Its elements, the first of which is written, and whether the second may be."""
+        keys, values = self.cache[number]
+        memoryview(keys)[1] = 77
+        return keys[0].item() + keys[1].item(), values[0].item(), not values.readonly
+
+    def evicted(self) -> list[Any]:
+        return list(self.cache.evicted_keys)
 
     def look(self) -> tuple[int, int, int]:
         stats = here().stats()

@@ -44,6 +44,15 @@ def test_every_protocol_keeps_values_and_what_may_be_written(protocol: int) -> N
         assert (arrived.shape, arrived.dtype, arrived.readonly) == (tensor.shape, tensor.dtype, tensor.readonly)
 
 
+def test_a_pickle_of_many_has_one_header_and_no_more_bytes_than_arrays_have() -> None:
+    import numpy as np
+
+    tensors, arrays = [tm.zeros(1024) for _ in range(100)], [np.zeros(1024, "float32") for _ in range(100)]
+    stream = pickle.dumps(tensors, 5)
+    assert len(stream) <= len(pickle.dumps(arrays, 5)) and stream.count(b"readonly") == 1
+    assert len(pickle.dumps(tensors[0], 5)) < 1.02 * len(pickle.dumps(arrays[0], 5))
+
+
 def test_the_bytes_are_the_tensors_own_memory() -> None:
     tensor = numbered(4, 5)
     header, data = pack(tensor)

@@ -8,8 +8,10 @@ from __future__ import annotations
 import html
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from tensormem.distributed.worker_stats import WorkerStats
@@ -53,8 +55,12 @@ class ClusterStats:
 
     def nodes(self) -> list[NodeTotals]:
         """The sums of each node."""
-        names = dict.fromkeys(row.node for row in self.rows)
-        return [_totals(name, [row for row in self.rows if row.node == name]) for name in names]
+        return [_totals(name, rows) for name, rows in self._by_node()]
+
+    def _by_node(self) -> Iterator[tuple[str, list[WorkerStats]]]:
+        """Each node with its workers, in one pass: the rows are sorted by node."""
+        for name, rows in groupby(self.rows, key=attrgetter("node")):
+            yield name, list(rows)
 
     def as_dict(self) -> dict[str, Any]:
         """Raw values, with a version."""
@@ -68,8 +74,9 @@ class ClusterStats:
     def table(self) -> list[tuple[str, ...]]:
         """The cells for people: a heading, the workers of each node, and a line for all of them."""
         lines: list[tuple[str, ...]] = [COLUMNS]
-        for node in self.nodes():
-            lines += [_cells(row) for row in self.rows if row.node == node.node]
+        for name, rows in self._by_node():
+            node = _totals(name, rows)
+            lines += [_cells(row) for row in rows]
             budget = "-" if node.budget is None else format_size(node.budget)
             spilled = format_size(node.spilled)
             lines.append(

@@ -6,6 +6,7 @@ Must not know: how other libraries are imported; they are recognised by the prot
 from __future__ import annotations
 
 import os
+from functools import cache
 from typing import Any, SupportsIndex
 
 from tensormem import errors
@@ -21,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from tensormem.drivers.where import WhereLike
 
-__all__ = ["from_buffer", "from_external_fd", "from_file", "from_numpy", "from_pointer", "wrap"]
+__all__ = ["from_buffer", "from_external_fd", "from_file", "from_numpy", "from_pointer", "storage_over", "wrap"]
 
 Shape = SupportsIndex | tuple[SupportsIndex, ...] | list[SupportsIndex]
 
@@ -37,21 +38,33 @@ def from_buffer(
     >>> from_buffer(b"\\x01\\x02\\x03\\x04", "uint16").tolist(), from_buffer(bytearray(4)).readonly
     ([513, 1027], False)
     """
+    if dtype is not None:
+        return _over_storage(storage_over(source, readonly), find_dtype(dtype), shape, offset)
     owner, address, nbytes, locked, text, itemsize, lengths, steps = take_buffer(source)
     options = describe_place(main)
     if locked and readonly is False:
         raise BufferError("this buffer may only be read")
-    if dtype is None:
-        if shape is not None or offset:
-            raise errors.InvalidArgument("with a shape or an offset, say the dtype as well")
-        element = _buffer_type(text, itemsize)
-        # Strides of nothing may say anything.
-        given = steps if nbytes else None
-        return tensor_over(address, element, lengths, given, owner=owner, readonly=bool(readonly or locked), **options)
+    if shape is not None or offset:
+        raise errors.InvalidArgument("with a shape or an offset, say the dtype as well")
+    # Strides of nothing may say anything.
+    given = steps if nbytes else None
+    return tensor_over(
+        address, _buffer_type(text, itemsize), lengths, given, owner=owner, readonly=bool(readonly or locked), **options
+    )
+
+
+def storage_over(source: Any, readonly: bool | None = None) -> Storage:
+    """The storage that the bytes of an object with the buffer protocol are; it locks them as long as it lives.
+
+    >>> storage_over(bytearray(8)).nbytes
+    8
+    """
+    owner, address, nbytes, locked, _, itemsize, lengths, steps = take_buffer(source)
+    if locked and readonly is False:
+        raise BufferError("this buffer may only be read")
     if steps and not _is_dense(lengths, steps, itemsize):
         raise BufferError("only a buffer without gaps can be read as elements of another type")
-    storage = Storage(address, nbytes, owner=owner, readonly=bool(readonly or locked), **_storage_options(options))
-    return _over_storage(storage, find_dtype(dtype), shape, offset)
+    return Storage(address, nbytes, owner=owner, readonly=bool(readonly or locked), **_main_options())
 
 
 def from_file(
@@ -229,6 +242,11 @@ def _is_dense(lengths: tuple[int, ...], steps: tuple[int, ...], itemsize: int) -
             return False
         expected *= length
     return True
+
+
+@cache
+def _main_options() -> dict[str, Any]:
+    return _storage_options(describe_place(main))
 
 
 def _storage_options(options: dict[str, Any]) -> dict[str, Any]:

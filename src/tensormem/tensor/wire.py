@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import struct
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from tensormem import errors
@@ -16,7 +17,7 @@ from tensormem._core import Storage, Tensor, reinterpret
 from tensormem.config import MissingSpace, get_config
 from tensormem.dtypes import DType
 from tensormem.spaces import LogicalMemorySpace, main
-from tensormem.tensor.making import from_buffer
+from tensormem.tensor.making import from_buffer, storage_over
 
 __all__ = ["FORMAT_VERSION", "WireFacts", "pack", "parse_header", "tensor_of", "unpack"]
 
@@ -24,6 +25,7 @@ FORMAT_VERSION = 1
 _MARK = b"tm"
 _PREFIX = struct.Struct("<2sH")
 _MAX_HEADER_BYTES = 16 << 10
+_KNOWN_HEADERS = 256
 
 
 class WireFacts(NamedTuple):
@@ -56,21 +58,28 @@ def pack(tensor: Tensor) -> tuple[bytes, Tensor]:
     if not tensor.size:
         return describe(tensor, None), from_buffer(b"")
     near = tensor if tensor.storage.mappable else tensor.to(main).wait()
+    if near.is_contiguous:
+        return describe(tensor, None), reinterpret(near.wait(), "uint8")
     order = _dense_order(near)
     if order is None:
         return describe(tensor, None), reinterpret(near.contiguous().wait(), "uint8")
-    strides = None if near.is_contiguous else near.strides
-    return describe(tensor, strides), reinterpret(near.permute(*order).wait(), "uint8")
+    return describe(tensor, near.strides), reinterpret(near.permute(*order).wait(), "uint8")
 
 
 def describe(tensor: Tensor, strides: tuple[int, ...] | None) -> bytes:
     """The header that says `strides` of a tensor."""
-    element = tensor.dtype
+    return _header(tensor.dtype, tensor.shape, strides, tensor.readonly, tensor.space)
+
+
+@lru_cache(_KNOWN_HEADERS)  # the same object for the same facts: a pickle has it once
+def _header(
+    element: DType, shape: tuple[int, ...], strides: tuple[int, ...] | None, readonly: bool, space: LogicalMemorySpace
+) -> bytes:
     said: dict[str, Any] = {
         "dtype": [element.code, element.bits, element.lanes],
-        "shape": tensor.shape,
-        "readonly": tensor.readonly,
-        "space": str(tensor.space),
+        "shape": shape,
+        "readonly": readonly,
+        "space": str(space),
         "host": os.uname().nodename,
     }
     if strides is not None:
@@ -80,8 +89,6 @@ def describe(tensor: Tensor, strides: tuple[int, ...] | None) -> bytes:
 
 def _dense_order(tensor: Tensor) -> tuple[int, ...] | None:
     """The order of the dimensions in which the elements lie one after another; None if there are gaps."""
-    if tensor.is_contiguous:
-        return tuple(range(tensor.ndim))
     strides = tensor.strides
     if tensor.dtype.is_subbyte or min(strides) < 0:
         return None
@@ -91,7 +98,11 @@ def _dense_order(tensor: Tensor) -> tuple[int, ...] | None:
 
 def parse_header(header: bytes | bytearray | memoryview) -> WireFacts:
     """What a header says; `VersionSkew` for another format, `MalformedMessage` for what cannot be believed."""
-    raw = bytes(header[: _MAX_HEADER_BYTES + 1])
+    return _parsed(bytes(header[: _MAX_HEADER_BYTES + 1]))
+
+
+@lru_cache(_KNOWN_HEADERS)
+def _parsed(raw: bytes) -> WireFacts:
     if len(raw) < _PREFIX.size or raw[:2] != _MARK or len(raw) > _MAX_HEADER_BYTES:
         raise errors.MalformedMessage(0, what="this is no header of a tensor")
     version = _PREFIX.unpack_from(raw)[1]
@@ -135,7 +146,7 @@ def unpack(header: bytes | bytearray | memoryview, data: Any) -> Tensor:
     >>> unpack(header, bytearray(data)).tolist()
     [[7, 7], [7, 7]]
     """
-    return tensor_of(parse_header(header), from_buffer(data, "uint8").storage)
+    return tensor_of(parse_header(header), storage_over(data))
 
 
 def tensor_of(facts: WireFacts, storage: Storage) -> Tensor:

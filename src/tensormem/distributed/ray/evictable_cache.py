@@ -6,6 +6,7 @@ Must not know: who is short of memory.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, MutableMapping
@@ -13,19 +14,22 @@ from typing import Any
 
 import ray
 
-from tensormem._core import Tensor
+from tensormem.distributed.frozen_value import FrozenValue, size_of
 from tensormem.distributed.process_stack import installed
 from tensormem.distributed.worker_stack import WorkerStack
 from tensormem.errors import DistributedError
 
 __all__ = ["EvictableCache"]
 
+_log = logging.getLogger(__name__)
+
 
 class EvictableCache(MutableMapping[Hashable, Any]):
     """A mapping whose values leave the node's budget under pressure, the least recently used first.
 
-    A tensor that comes back lies in the current resource again, so it may be refused (`NodeOutOfMemory`) and stays
-    where it was. Who else holds a value keeps its memory: letting go of it here frees it only when nobody does.
+    What comes back lies in the current resource again, so it may be refused (`NodeOutOfMemory`) and stays where it was;
+    its tensors and arrays can be written if they could be. A value may be anything that can be pickled, such as a pair
+    of tensors. Who else holds a value keeps its memory: letting go of it here frees it only when nobody does.
     """
 
     def __init__(self, stack: WorkerStack | None = None) -> None:
@@ -53,22 +57,25 @@ class EvictableCache(MutableMapping[Hashable, Any]):
     def evict(self, wanted: int) -> int:
         """Move values worth `wanted` bytes into the object store; says how many bytes went. A full store ends it."""
         gone = 0
-        while gone < wanted:
-            with self._lock:
-                if not self._here:
-                    break
-                key, value = next(iter(self._here.items()))
-            nbytes = _size(value)
+        with self._lock:
+            oldest_first = list(self._here.items())
+        for key, value in oldest_first:
+            if gone >= wanted:
+                break
             try:
-                reference = ray.put(value)
+                frozen = FrozenValue.of(value)
+            except Exception:
+                _log.exception("the value of %r cannot be pickled, so it stays", key)
+                continue
+            try:
+                reference = ray.put(frozen)
             except ray.exceptions.RayError:
                 break  # the object store is full, and the value stays
             with self._lock:
                 if self._here.get(key) is value:  # nobody replaced it meanwhile
                     del self._here[key]
-                    self._away[key] = reference, nbytes
-                    gone += nbytes
-            del value, reference
+                    self._away[key] = reference, size_of(frozen)
+                    gone += size_of(frozen)
         return gone
 
     def __getitem__(self, key: Hashable) -> Any:
@@ -77,9 +84,7 @@ class EvictableCache(MutableMapping[Hashable, Any]):
                 self._here.move_to_end(key)
                 return self._here[key]
             reference, _ = self._away[key]
-        value = ray.get(reference)
-        if isinstance(value, Tensor):
-            value = value.clone()  # out of the store's memory, into ours
+        value = ray.get(reference).thawed()  # out of the store's memory, into ours
         with self._lock:
             if self._away.pop(key, None) is not None:
                 self._here[key] = value
@@ -110,8 +115,3 @@ class EvictableCache(MutableMapping[Hashable, Any]):
         with self._lock:
             self._here.clear()
             self._away.clear()
-
-
-def _size(value: Any) -> int:
-    """At least one, so that evicting ends."""
-    return max(int(getattr(value, "nbytes", 0) or 0), 1)
