@@ -3,7 +3,7 @@
 export PYTHON
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint format sanitize soak docs clean
+.PHONY: help demo test bench lint format sanitize soak wheels docs clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\): *## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -31,6 +31,10 @@ sanitize: ## the native tests under ASan+UBSan and TSan
 
 soak: ## attack it for a long time and write docs/reference/attacks.md (ARGS="--minutes 20 --seed 7")
 	@scripts/soak.sh $(ARGS)
+
+wheels: ## wheels for every Python into dist/, checked and tried out (ARGS="3.12 3.14t" for some)
+	@scripts/setup.sh --no-project build
+	@.venv/bin/python scripts/wheels.py $(ARGS)
 
 docs: ## build the documentation into docs/_build (warnings are errors)
 	@scripts/docs.sh

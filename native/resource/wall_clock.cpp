@@ -1,6 +1,7 @@
 #include "resource/wall_clock.hpp"
 
 #include <pthread.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace tensormem {
@@ -14,7 +15,7 @@ thread_local std::uint32_t t_number = 0;
   // The one thread that lives on in a forked child has another number there.
   static const int registered = pthread_atfork(nullptr, nullptr, [] { t_number = 0; });
   (void)registered;
-  t_number = static_cast<std::uint32_t>(gettid());
+  t_number = static_cast<std::uint32_t>(syscall(SYS_gettid));
   return t_number;
 }
 

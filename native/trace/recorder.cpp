@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -95,7 +96,7 @@ TraceRing* TraceRecorder::make_ring() noexcept {
   if (t_ended) return nullptr;
   const TraceUnseen unseen;
   try {
-    const auto number = static_cast<std::uint32_t>(gettid());
+    const auto number = static_cast<std::uint32_t>(syscall(SYS_gettid));
     auto ring = std::make_unique<TraceRing>(number);
     char name[16] = {};
     (void)pthread_getname_np(pthread_self(), name, sizeof name);
@@ -191,7 +192,7 @@ void TraceRecorder::after_fork_in_child() noexcept {
   (void)self.thread_.release();  // neither joined nor detached: there is no such thread
   self.late_ring_ = nullptr;
   std::erase_if(self.rings_, [](const auto& ring) { return ring.get() != t_ring; });
-  if (t_ring != nullptr) t_ring->set_thread(static_cast<std::uint32_t>(gettid()));
+  if (t_ring != nullptr) t_ring->set_thread(static_cast<std::uint32_t>(syscall(SYS_gettid)));
 }
 
 void TraceRecorder::install_stacks(StackFunction capture) noexcept {

@@ -4,7 +4,7 @@ from libcpp cimport bool as cbool
 
 cdef extern from "_core/construction.hpp" namespace "tensormem":
     # `message`, static text, says where they come from; it is what a `TypeError` says to whoever tries.
-    void only_the_core_makes(object type, const char* message) except +
+    void only_the_core_makes(object type, const char* message) except +MemoryError
 
     # A member of every object that owns something.
     cdef cppclass Construction:

@@ -313,7 +313,7 @@ cdef extern from "pool/budget.hpp" namespace "tensormem" nogil:
 
 cdef extern from "resource/limiting_resource_adaptor.hpp" namespace "tensormem" nogil:
     cdef cppclass LimitingResourceAdaptor(Resource):
-        LimitingResourceAdaptor(ResourcePtr upstream, BudgetPtr budget) except +
+        LimitingResourceAdaptor(ResourcePtr upstream, BudgetPtr budget) except +MemoryError
         uint64_t limit()
         uint64_t charged()
         uint64_t promised()

@@ -22,7 +22,7 @@ cdef extern from "driver/gpu/open.hpp" namespace "tensormem" nogil:
         const char* error_text(int32_t code)
         int32_t version()
         cbool is_simulated()
-        vector[const char*] functions() except +
+        vector[const char*] functions() except +MemoryError
         const char* library()
         vector[CallCount] calls()
         cbool attribute(int32_t device, DeviceAttribute attribute, int32_t* value)

@@ -62,7 +62,7 @@ cdef extern from "vmm/address_range.hpp" namespace "tensormem" nogil:
         Status close()
         cbool is_mapped(uint64_t offset, uint64_t size)
         Status is_current(uint64_t offset, uint64_t size, uint64_t serial)
-        cmap[uint64_t, Mapping] mappings() except +
+        cmap[uint64_t, Mapping] mappings() except +MemoryError
         cbool is_valid()
     ctypedef shared_ptr[AddressRange] AddressRangePtr
 

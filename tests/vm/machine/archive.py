@@ -22,7 +22,7 @@ def release() -> tuple[str, str]:
     return facts.get("ID", "").strip('"'), facts.get("VERSION_CODENAME", "").strip('"')
 
 
-def _own_source(distribution: str, codename: str) -> tuple[str, str]:
+def own_source(distribution: str, codename: str) -> tuple[str, str]:
     """Where this machine gets the packages of its own release from: an address and components."""
     listed = run("apt-get", "indextargets", "--format", "$(RELEASE) $(REPO_URI) $(COMPONENT)", "Created-By: Packages")
     rows = [line.split() for line in listed.splitlines() if line.startswith(f"{codename} ")]
@@ -42,7 +42,7 @@ class Archive:
     def open(self) -> None:
         """Read the lists of the suite. `MissingMeans` if the archive has no such suite or cannot be reached."""
         distribution, codename = release()
-        address, components = _own_source(distribution, codename)
+        address, components = own_source(distribution, codename)
         keyring = KEYRINGS / f"{distribution}-archive-keyring.gpg"
         options = f"[signed-by={keyring}] " if keyring.exists() else ""
         for folder in ("lists/partial", "cache/archives/partial"):

@@ -25,8 +25,8 @@ from tensormem.units import format_size
 
 cdef extern from "_core/view_counts.hpp" namespace "tensormem" nogil:
     cdef cppclass ViewCounts:
-        ViewCounts() except +
-        void add(uint64_t nbytes) except +
+        ViewCounts() except +MemoryError
+        void add(uint64_t nbytes) except +MemoryError
         void remove(uint64_t nbytes)
         uint64_t longest()
         uint64_t count()
@@ -34,7 +34,7 @@ cdef extern from "_core/view_counts.hpp" namespace "tensormem" nogil:
 
 cdef extern from "pool/committed_range.hpp" namespace "tensormem" nogil:
     cdef cppclass CommittedRange:
-        CommittedRange(BudgetPtr budget, uint32_t reporter, const char* name, uint64_t base, TagId tag) except +
+        CommittedRange(BudgetPtr budget, uint32_t reporter, const char* name, uint64_t base, TagId tag) except +MemoryError
         Status claim(uint64_t nbytes)
         void give_back(uint64_t nbytes)
         void grow(uint64_t nbytes)

@@ -16,7 +16,7 @@ from tensormem._core.resource cimport ExportCount
 
 cdef extern from "pool/page_charge.hpp" namespace "tensormem" nogil:
     cdef cppclass PageTally:
-        PageTally(const NativeDriver& driver, int32_t device) except +
+        PageTally(const NativeDriver& driver, int32_t device) except +MemoryError
         BudgetPtr budget()
         uint64_t used()
     cdef cppclass PageCharge:
