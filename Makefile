@@ -3,7 +3,7 @@
 export PYTHON
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint format sanitize soak wheels docs clean
+.PHONY: help demo test bench lint format sanitize soak pythons arm wheels docs clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\): *## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -31,6 +31,15 @@ sanitize: ## the native tests under ASan+UBSan and TSan
 
 soak: ## attack it for a long time and write docs/reference/attacks.md (ARGS="--minutes 20 --seed 7")
 	@scripts/soak.sh $(ARGS)
+
+pythons: ## the unit tests on every other Python, with threads where there is no GIL (ARGS="3.14t" for one)
+	@scripts/setup.sh --no-project build
+	@.venv/bin/python scripts/pythons.py $(ARGS)
+
+arm: ## the native tests on 64-bit ARM under qemu, with pages of 4, 16 and 64 KiB
+	@scripts/system_packages.sh "$$(scripts/find_python.sh)" arm
+	@scripts/setup.sh --no-project build
+	@.venv/bin/python scripts/native.py arm
 
 wheels: ## wheels for every Python into dist/, checked and tried out (ARGS="3.12 3.14t" for some)
 	@scripts/setup.sh --no-project build

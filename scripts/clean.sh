@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-rm -rf .venv .venv-bench .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache docs/_build
+rm -rf .venv .venv-* .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache docs/_build
 rm -rf demo dist
-rm -rf build build-native build-address build-thread build-bench build-wheel*
+rm -rf build build-*
 find . -name __pycache__ -type d -prune -exec rm -rf {} +

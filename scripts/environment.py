@@ -1,7 +1,8 @@
 """Makes a virtual environment of the project and keeps it true.
 
-Owns: `.venv`, to work on tensormem (an editable installation that rebuilds itself on import), and `.venv-bench`, to
-measure it (a real installation beside its peers). Each finished step leaves a stamp inside the environment, holding a
+Owns: `.venv`, to work on tensormem (an editable installation that rebuilds itself on import), `.venv-bench`, to measure
+it (a real installation beside its peers), and `.venv-3.12` and so on, to test it on other Pythons (editable, and not
+optimised: that is about what happens, not how fast). Each finished step leaves a stamp inside the environment, with a
 digest of everything it depended on; a step runs only when its stamp does not match. An environment without our stamps
 was made by somebody else and is made again.
 Must not know: what the environments are used for. Standard library only, because it runs before anything is installed.
@@ -47,8 +48,9 @@ class Environment:
     def __init__(self, name: str) -> None:
         self.path = ROOT / name
         self.python = self.path / "bin" / "python"
-        self.editable = name == EDITABLE
-        self.build_directory = "build" if self.editable else "build-wheel"
+        self.other_python = name.startswith(".venv-3.")
+        self.editable = name == EDITABLE or self.other_python
+        self.build_directory = {EDITABLE: "build", ".venv-bench": "build-wheel"}.get(name, f"build{self.path.name[5:]}")
         self.project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
     def is_stamped(self, step: str, key: str) -> bool:
@@ -92,6 +94,8 @@ class Environment:
         self.drop_half_configured()
         how = ["--editable", ".[cli]"] if self.editable else ["--force-reinstall", "--no-deps", "."]
         build = ["--no-build-isolation", f"-Cbuild-dir={self.build_directory}"]
+        if self.other_python:
+            build += ["-Csetup-args=-Doptimization=0", "-Csetup-args=-Dbuildtype=plain"]
         # Not quiet: what ninja says is how far it is.
         run_step("building tensormem", self.python, "-m", "pip", "install", "--verbose", *build, *how)
         self.stamp("project", key)

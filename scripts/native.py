@@ -1,4 +1,4 @@
-"""Builds and runs native programs: `native.py test` and `native.py bench`.
+"""Builds and runs native programs: `native.py test`, `native.py bench`, and `native.py arm` for 64-bit ARM under qemu.
 
 Owns: build directories of native code, and one summary line per run of the native tests. A test that cannot run here
 says so in a line that begins with "could not run:"; those lines are collected, and CI=true does not accept them.
@@ -30,6 +30,13 @@ TESTS = (
     "-Dcpp_args=-g1",
     "-Db_pch=true",
 )
+# Kernels of edge boards have pages of 4, 16 or 64 KiB, and some give a process 39 bits of addresses.
+ARM = {
+    "4 KiB pages": {"QEMU_PAGESIZE": "4096"},
+    "16 KiB pages": {"QEMU_PAGESIZE": "16384"},
+    "64 KiB pages": {"QEMU_PAGESIZE": "65536"},
+    "39-bit addresses": {"QEMU_RESERVED_VA": "512G"},
+}
 BENCH = ("-Dpython_module=false", "-Dnative_bench=true", "-Dbuildtype=release", "-Db_pch=true")
 
 
@@ -134,13 +141,23 @@ def test() -> bool:
     return summarise("native tests", run_tests(path), time.monotonic() - start)
 
 
+def arm() -> bool:
+    path = build("build-aarch64", *TESTS, "-Doptimization=1", "--cross-file", "scripts/cross/aarch64.ini")
+    passed = True
+    for name, variables in ARM.items():
+        start = time.monotonic()
+        outcome = run_tests(path, "--timeout-multiplier", "10", env=variables)
+        passed &= summarise(f"aarch64, {name}", outcome, time.monotonic() - start)
+    return passed
+
+
 def bench() -> bool:
     build("build-bench", *BENCH)
     return True
 
 
 if __name__ == "__main__":
-    verbs = {"test": test, "bench": bench}
+    verbs = {"test": test, "bench": bench, "arm": arm}
     if len(sys.argv) != 2 or sys.argv[1] not in verbs:
         sys.exit(f"usage: native.py {'|'.join(verbs)}")
     sys.exit(0 if verbs[sys.argv[1]]() else 1)

@@ -1,6 +1,6 @@
 """Makes wheels that run on any Linux of the last years: `wheels.py`, or `wheels.py 3.12 3.14t` for some of them.
 
-Owns: `dist/`, and `.cache/wheels` with the tools and an environment for each Python. No container is needed: zig's C++
+Owns: `dist/`, and `.cache/wheels` with what is on its way there. No container is needed: zig's C++
 compiler, a package of pip's index, brings the headers and stubs of old C libraries along, and its C++ library is linked
 into ours. A wheel is moved to `dist/` only after auditwheel, twine and check-wheel-contents passed it, and after it was
 installed into an empty environment with no compiler in sight, where the examples of the README ran.
@@ -16,7 +16,6 @@ from pathlib import Path
 import interpreters
 import progress
 import toolchain
-from project_lock import project_lock
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "wheels"
@@ -39,18 +38,12 @@ def step(text: str, *command: str | Path, env: Mapping[str, str] | None = None) 
     return said
 
 
-def environment(folder: Path, interpreter: Path, group: str) -> Path:
-    """The python of an environment that has this group of tools; made again when the groups change."""
-    python = folder / "bin" / "python"
-    groups = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    stamp = folder / "pyproject.toml"
-    if not stamp.is_file() or stamp.read_text(encoding="utf-8") != groups:
-        step(f"making {folder.relative_to(ROOT)}", interpreter, "-m", "venv", "--clear", folder)
-        pip = (python, "-m", "pip", "install", "--quiet")
-        step("installing pip", *pip, "--upgrade", "pip>=25.1")
-        step(f"installing tools: {group}", *pip, "--group", group)
-        stamp.write_text(groups, encoding="utf-8")
-    return python
+def environment(name: str, interpreter: Path, group: str) -> Path:
+    """The python of an environment that has this group of tools."""
+    command = (interpreter, ROOT / "scripts" / "environment.py", "--environment", name, "--no-project", group)
+    if subprocess.run(command).returncode != 0:
+        sys.exit(1)
+    return ROOT / name / "bin" / "python"
 
 
 def compilers(tools: Path) -> dict[str, str]:
@@ -82,7 +75,7 @@ def compilers(tools: Path) -> dict[str, str]:
 
 def build(name: str, interpreter: Path, variables: Mapping[str, str]) -> Path:
     """A wheel as the build makes it."""
-    python = environment(CACHE / name, interpreter, "build")
+    python = environment(f".venv-wheel-{name}", interpreter, "build")
     raw = CACHE / name / "raw"
     shutil.rmtree(raw, ignore_errors=True)
     packages = interpreter.resolve().parent.parent / "lib" / "pkgconfig"
@@ -136,15 +129,14 @@ def main() -> None:
         found = {name: interpreters.find(name) for name in names}
     except interpreters.NoInterpreterError as missing:
         sys.exit(str(missing))
-    with project_lock():
-        tools = environment(CACHE / "tools", Path(sys.executable), "wheels")
-        variables = compilers(tools)
-        DIST.mkdir(exist_ok=True)
-        for name, interpreter in found.items():
-            wheel = repair(name, build(name, interpreter, variables), tools)
-            try_out(name, interpreter, wheel)
-            shutil.copy(wheel, DIST)
-            print(f"dist/{wheel.name}: {wheel.stat().st_size / 2**20:.1f} MiB", flush=True)
+    tools = environment(".venv-wheels", Path(sys.executable), "wheels")
+    variables = compilers(tools)
+    DIST.mkdir(exist_ok=True)
+    for name, interpreter in found.items():
+        wheel = repair(name, build(name, interpreter, variables), tools)
+        try_out(name, interpreter, wheel)
+        shutil.copy(wheel, DIST)
+        print(f"dist/{wheel.name}: {wheel.stat().st_size / 2**20:.1f} MiB", flush=True)
 
 
 if __name__ == "__main__":

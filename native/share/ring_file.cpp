@@ -17,13 +17,12 @@ namespace os = host::os;
 constexpr std::uint64_t kMagic = 0x31'67'6E'72'6D'74'00'FFULL;  // no text file begins like that
 constexpr std::uint32_t kVersion = 1;
 constexpr std::uint64_t kSlotsAt = 4096;
-constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kMostBytes = 1ULL << 46;  // of all slots; no machine has more
 
 Status refuse(const char* why) { return Status::fail(Code::invalid_argument, why); }
 
 std::uint64_t file_size(std::uint32_t slot_count) {
-  return align_up(kSlotsAt + slot_count * sizeof(RingSlot) + kMaxReaders * sizeof(RingMember), kPage);
+  return align_up(kSlotsAt + slot_count * sizeof(RingSlot) + kMaxReaders * sizeof(RingMember), os::page_size());
 }
 
 std::uint32_t pack(dlpack::DataType dtype) {
@@ -49,10 +48,10 @@ Status FrameFormat::measure() {
   TM_TRY(measure_layout(ndim, shape.data(), nullptr, width, Code::invalid_size, &reach));
   slot_count = frame_count + (when_full == WhenFull::wait ? 0 : 1);
   if (reach.above == 0) return refuse("a frame without elements cannot be shared");
-  if (reach.above > kMostBytes / slot_count - kPage)
+  if (reach.above > kMostBytes / slot_count - os::page_size())
     return Status::fail(Code::invalid_size, "the frames are larger than any memory", reach.above);
   frame_bytes = reach.above;
-  slot_bytes = align_up(frame_bytes, kPage);
+  slot_bytes = align_up(frame_bytes, os::page_size());
   return {};
 }
 

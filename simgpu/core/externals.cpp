@@ -4,14 +4,15 @@
 #include <unistd.h>
 
 #include "core/machine.hpp"
+#include "driver/host/os.hpp"
 
 namespace simgpu {
 
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
+using tensormem::host::os::page_size;
 
-std::uint64_t round_up(std::uint64_t size) { return (size + kPage - 1) & ~(kPage - 1); }
+std::uint64_t round_up(std::uint64_t size) { return (size + page_size() - 1) & ~(page_size() - 1); }
 
 }  // namespace
 
@@ -35,9 +36,9 @@ Result Externals::map(void* handle, std::uint64_t offset, std::uint64_t size, st
   if (found == externals_.end()) return kInvalidHandle;
   const External& external = *found->second;
   if (size == 0 || offset > external.size || size > external.size - offset) return kInvalidValue;
-  const std::uint64_t before = offset % kPage;
+  const std::uint64_t before = offset % page_size();
   auto window = std::make_unique<Window>();
-  if (window->open(round_up(before + size), kPage, false) != 0) return kOutOfMemory;
+  if (window->open(round_up(before + size), page_size(), false) != 0) return kOutOfMemory;
   if (window->map_file(window->start(), window->size(), external.fd, offset - before) != 0) return kOperatingSystem;
   Range range;
   range.start = window->start() + before;

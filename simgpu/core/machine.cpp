@@ -9,12 +9,13 @@
 #include <cstring>
 
 #include "core/call_book.hpp"
+#include "driver/host/os.hpp"
 
 namespace simgpu {
 
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
+using tensormem::host::os::page_size;
 constexpr std::uint64_t kWindowAlignment = 2ULL << 20;
 
 std::mutex g_mutex;
@@ -110,7 +111,7 @@ Result Machine::allocate(Device& device, std::uint64_t nbytes, std::uint64_t* ad
 }
 
 Result Machine::allocate_host(Device* device, std::uint64_t nbytes, Kind kind, std::uint64_t* address) {
-  const std::uint64_t size = round_up(nbytes, kPage);
+  const std::uint64_t size = round_up(nbytes, page_size());
   if (size < nbytes || size > 1ULL << 46) return kOutOfMemory;
   void* const got = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (got == MAP_FAILED) return kOutOfMemory;

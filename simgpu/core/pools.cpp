@@ -4,12 +4,13 @@
 
 #include "core/captures.hpp"
 #include "core/machine.hpp"
+#include "driver/host/os.hpp"
 
 namespace simgpu {
 
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
+using tensormem::host::os::page_size;
 constexpr std::uint64_t kHostBytes = 16ULL << 30;  // addresses of a pool of the host that has no maximum
 
 std::uint64_t round_up(std::uint64_t size, std::uint64_t grain) { return (size + grain - 1) & ~(grain - 1); }
@@ -51,7 +52,7 @@ void Pools::drop_arena(Pool& pool) {
 
 Result Pools::create_for_host(PoolPlace place, int handle_types, std::uint64_t maximum_bytes, Pool** pool) {
   auto arena = std::make_unique<Arena>();
-  if (!arena->open(round_up(maximum_bytes == 0 ? kHostBytes : maximum_bytes, kPage), true)) return kOutOfMemory;
+  if (!arena->open(round_up(maximum_bytes == 0 ? kHostBytes : maximum_bytes, page_size()), true)) return kOutOfMemory;
   SIM_TRY(create(*machine_.devices[0], 0, maximum_bytes, pool));
   (*pool)->place = place;
   (*pool)->handle_types = handle_types;
@@ -145,7 +146,7 @@ Result Pools::take_fresh(Pool& pool, std::uint64_t size, std::uint64_t* address)
 
 Result Pools::allocate(Pool& pool, std::uint64_t nbytes, Stream& stream, std::uint64_t* address) {
   if (pool.imported) return kInvalidValue;
-  const std::uint64_t grain = pool.arena == nullptr ? Heap::kGrain : kPage;
+  const std::uint64_t grain = pool.arena == nullptr ? Heap::kGrain : page_size();
   const std::uint64_t size = round_up(std::max<std::uint64_t>(nbytes, 1), grain);  // 0 bytes have an address, too
   if (size < nbytes) return kOutOfMemory;
   if (stream.capture != nullptr && stream.capture->invalid) return kCaptureInvalidated;

@@ -12,7 +12,7 @@ namespace simgpu {
 
 namespace {
 
-constexpr std::size_t kPageBytes = 4096;
+constexpr std::size_t kFileBytes = 4096;
 constexpr auto kLook = std::chrono::microseconds(50);
 constexpr int kLooks = 1'200'000;  // a minute
 
@@ -39,7 +39,7 @@ void SharedEvent::Page::wait_for(std::uint64_t number) const {
 }
 
 Result SharedEvent::map(int fd, std::shared_ptr<SharedEvent>* event) {
-  void* const got = mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  void* const got = mmap(nullptr, kFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (got == MAP_FAILED) {
     ::close(fd);
     return kOutOfMemory;
@@ -51,7 +51,7 @@ Result SharedEvent::map(int fd, std::shared_ptr<SharedEvent>* event) {
 Result SharedEvent::create(std::shared_ptr<SharedEvent>* event) {
   const int fd = memfd_create("tensormem-simgpu-event", MFD_CLOEXEC);
   if (fd < 0) return kOperatingSystem;
-  if (ftruncate(fd, kPageBytes) != 0) {
+  if (ftruncate(fd, kFileBytes) != 0) {
     ::close(fd);
     return kOperatingSystem;
   }
@@ -61,7 +61,7 @@ Result SharedEvent::create(std::shared_ptr<SharedEvent>* event) {
 Result SharedEvent::open(const ProcessNote& note, std::shared_ptr<SharedEvent>* event) {
   int fd = -1;
   SIM_TRY(open_note(note, kEventMark, &fd));
-  if (lseek(fd, 0, SEEK_END) != static_cast<off_t>(kPageBytes)) {
+  if (lseek(fd, 0, SEEK_END) != static_cast<off_t>(kFileBytes)) {
     ::close(fd);
     return kInvalidHandle;
   }
@@ -69,7 +69,7 @@ Result SharedEvent::open(const ProcessNote& note, std::shared_ptr<SharedEvent>* 
 }
 
 SharedEvent::~SharedEvent() {
-  munmap(page_, kPageBytes);
+  munmap(page_, kFileBytes);
   ::close(fd_);
 }
 

@@ -6,12 +6,13 @@
 #include <cerrno>
 
 #include "driver/host/aligned_range.hpp"
+#include "driver/host/os.hpp"
 
 namespace simgpu {
 
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
+using tensormem::host::os::page_size;
 
 void* pointer(std::uint64_t address) { return reinterpret_cast<void*>(address); }
 
@@ -26,7 +27,7 @@ int Window::open(std::uint64_t size, std::uint64_t alignment, bool with_memory) 
   std::uint64_t start = 0;
   std::uint64_t alias = 0;
   if (const int error = tensormem::host::reserve_aligned(size, alignment, &start); error != 0) return error;
-  int error = tensormem::host::reserve_aligned(size, kPage, &alias);
+  int error = tensormem::host::reserve_aligned(size, page_size(), &alias);
   const int file = error == 0 && with_memory ? memfd_create("tensormem-simgpu", MFD_CLOEXEC) : -1;
   if (error == 0 && with_memory) {
     if (file < 0 || ftruncate(file, static_cast<off_t>(size)) != 0) error = errno;
@@ -55,8 +56,8 @@ void Window::close() {
 }
 
 void Window::discard(std::uint64_t address, std::uint64_t size) const {
-  const std::uint64_t from = (alias(address) + kPage - 1) & ~(kPage - 1);
-  const std::uint64_t to = (alias(address) + size) & ~(kPage - 1);
+  const std::uint64_t from = (alias(address) + page_size() - 1) & ~(page_size() - 1);
+  const std::uint64_t to = (alias(address) + size) & ~(page_size() - 1);
   if (from < to) madvise(pointer(from), to - from, MADV_REMOVE);
 }
 

@@ -1,5 +1,6 @@
 #include "driver/host/aligned_range.hpp"
 
+#include <algorithm>
 #include <cerrno>
 
 #include "base/align.hpp"
@@ -7,7 +8,8 @@
 
 namespace tensormem::host {
 
-int reserve_aligned(std::uint64_t size, std::uint64_t alignment, std::uint64_t* address) noexcept {
+int reserve_aligned(std::uint64_t size, std::uint64_t wanted, std::uint64_t* address) noexcept {
+  const std::uint64_t alignment = std::max(wanted, os::page_size());
   const std::uint64_t slack = alignment - os::page_size();
   std::uint64_t whole = 0;
   if (!checked_add(size, slack, &whole)) return ENOMEM;

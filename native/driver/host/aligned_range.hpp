@@ -7,7 +7,7 @@
 
 namespace tensormem::host {
 
-// Addresses without memory; `size` is whole pages, `alignment` a power of two of at least a page. 0 or an errno.
-int reserve_aligned(std::uint64_t size, std::uint64_t alignment, std::uint64_t* address) noexcept;
+// Addresses without memory; `size` is whole pages, `wanted` a power of two; less than a page is a page. 0 or an errno.
+int reserve_aligned(std::uint64_t size, std::uint64_t wanted, std::uint64_t* address) noexcept;
 
 }  // namespace tensormem::host
