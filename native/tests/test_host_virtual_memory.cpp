@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "base/align.hpp"
+#include "driver/host/aligned_range.hpp"
+#include "driver/host/os.hpp"
 #include "tests/check.hpp"
 #include "tests/host_process.hpp"
 #include "tests/host_ranges.hpp"
@@ -44,6 +46,15 @@ TM_TEST("reservations have the alignment asked for and keep nothing beyond their
     if (!TM_SANITIZED) TM_CHECK(test::ProcessState::now().reserved_bytes == before.reserved_bytes + 3 * kPage);
     TM_CHECK(host_driver().release(range, 3 * kPage).ok());
     TM_CHECK(before.is_restored());
+  }
+}
+
+TM_TEST("an alignment of less than a page is a page") {
+  const std::uint64_t page = host::os::page_size();
+  for (const std::uint64_t alignment : {std::uint64_t{1}, page / 4, page}) {
+    std::uint64_t address = 0;
+    TM_CHECK(host::reserve_aligned(3 * page, alignment, &address) == 0 && is_aligned(address, page));
+    TM_CHECK(host::os::unmap(address, 3 * page) == 0);
   }
 }
 

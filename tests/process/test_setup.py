@@ -173,7 +173,7 @@ def test_the_second_of_two_builds_waits_for_the_first_and_names_it(tmp_path: Pat
 
 def test_the_demo_asks_for_no_browser_and_no_virtual_machine() -> None:
     lists = {path.stem: path.read_text() for path in (SCRIPTS / "system-packages").glob("*.txt")}
-    assert set(lists) == {"build", "test"}
+    assert set(lists) == {"arm", "build", "test"}
     assert "chromium" in lists["test"] and "qemu" in lists["test"]
     assert "chromium" not in lists["build"] and "qemu" not in lists["build"] and "g++" in lists["build"]
     assert "scripts/setup.sh build\n" in (ROOT / "Makefile").read_text()
@@ -196,3 +196,22 @@ def test_a_build_folder_that_was_never_configured_is_made_again(
     (tmp_path / "build" / "build.ninja").touch()
     ours.drop_half_configured()
     assert half.exists()
+
+
+def test_a_python_that_is_not_to_be_had_is_named_with_what_to_do(tmp_path: Path) -> None:
+    program = "import interpreters; interpreters.main()"
+    nowhere = {"PYTHONS": str(tmp_path), "PYENV_ROOT": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    said = run_python(program, "3.12", **nowhere)
+    assert said.returncode == 1 and said.stderr.count("\n") == 1
+    assert "Python 3.12 was not found" in said.stderr and "so that python3.12 is on the path" in said.stderr
+    said = run_python(program, "3.9", **nowhere)
+    assert said.returncode == 1 and said.stderr.startswith("3.9 is not a Python that tensormem runs on: 3.11, 3.12")
+
+
+def test_an_interpreter_that_does_not_run_is_not_taken(tmp_path: Path) -> None:
+    broken = tmp_path / "3.12" / "bin" / "python3.12"
+    broken.parent.mkdir(parents=True)
+    broken.write_text("#!/bin/sh\nexit 127\n")
+    broken.chmod(0o755)
+    said = run_python("import interpreters; interpreters.main()", "3.12", PYTHONS=str(tmp_path), PYENV_ROOT="/nowhere")
+    assert str(broken) not in said.stdout
