@@ -28,8 +28,7 @@ def test_a_tensor_has_the_space_of_the_resource_that_its_own_thread_named() -> N
             resource = makers[number % len(makers)]()
             expected = (number % len(makers) != 2, resource)
             for _ in range(ROUNDS):
-                with mr.use_resource(resource):
-                    made = tm.empty((4, 4))
+                made = tm.empty((4, 4), mr=resource)
                 block = made.storage.block
                 assert block is not None
                 found = (made.storage.host_accessible, block.mr)
