@@ -50,6 +50,7 @@ void TraceRecorder::drain_rings() {
     std::uint64_t head;
   };
   std::vector<Seen> seen;
+  const std::uint64_t heard = trace_ticks();  // whoever reported before is seen
   {
     const std::lock_guard lock(listing_);
     seen.reserve(rings_.size());
@@ -60,6 +61,13 @@ void TraceRecorder::drain_rings() {
   for (const auto& [ring, head] : seen) {
     while (ring->tail() != head) write_events(ring->take(head, buffer_.data(), kChunkEvents), ring->thread());
   }
+  advance_peaks(heard);
+}
+
+void TraceRecorder::advance_peaks(std::uint64_t ticks) {
+  peaks_.advance(ticks == ~0ULL ? ticks : scale_.to_ns(ticks));
+  PeakEntry whole;
+  if (peaks_.take_whole(&whole)) write_peaks(&whole, 1);
 }
 
 void TraceRecorder::write_events(std::uint64_t count, std::uint32_t thread) noexcept {
@@ -84,6 +92,7 @@ std::uint64_t TraceRecorder::convert(std::uint64_t count, ChunkHeader* chunk) no
     chunk->last_time = std::max(chunk->last_time, event.time);
     try {
       totals_.add(event);
+      peaks_.add(event);
     } catch (const std::bad_alloc&) {
       // Totals are a convenience for readers that begin in the middle.
     }
@@ -94,10 +103,13 @@ std::uint64_t TraceRecorder::convert(std::uint64_t count, ChunkHeader* chunk) no
 
 void TraceRecorder::write_definitions() {
   Definitions ready;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> spaces;
   {
     const std::lock_guard lock(defining_);
     std::swap(ready, definitions_);
+    std::swap(spaces, spaces_);
   }
+  for (const auto& [resource, space] : spaces) peaks_.place(resource, space);
   for (const std::uint32_t tags = tag_count(); tags_written_ < tags; ++tags_written_)
     ready.add(DefinitionKind::tag, tags_written_, {}, {tag_text(tags_written_)});
   if (ready.empty()) return;
@@ -112,12 +124,24 @@ void TraceRecorder::write_definitions() {
 void TraceRecorder::write_totals() {
   const std::vector<TotalsEntry> entries = totals_.entries();
   totals_due_ns_ = scale_.now_ns() + kTotalsInterval_ns;
+  const std::vector<PeakEntry> parts = peaks_.take_parts();
+  write_peaks(parts.data(), parts.size());
   write({.type = ChunkType::totals,
          .count = static_cast<std::uint32_t>(entries.size()),
          .first_time = scale_.now_ns(),
          .last_time = scale_.now_ns(),
          .dropped = dropped()},
         entries.data(), entries.size() * sizeof(TotalsEntry));
+}
+
+void TraceRecorder::write_peaks(const PeakEntry* entries, std::size_t count) noexcept {
+  if (count == 0) return;
+  write({.type = ChunkType::peaks,
+         .count = static_cast<std::uint32_t>(count),
+         .first_time = scale_.now_ns(),
+         .last_time = scale_.now_ns(),
+         .dropped = dropped()},
+        entries, count * sizeof(PeakEntry));
 }
 
 // How much memory the process really has, each time it is another amount.

@@ -32,6 +32,7 @@ enum class ChunkType : std::uint16_t {
   totals = 3,       // what each resource had handed out at this moment
   index = 4,        // where every chunk is
   end = 5,          // where the index is; the last thing in a file that was closed
+  peaks = 6,        // the most and the least that was out between two times
 };
 
 struct ChunkHeader {
@@ -76,6 +77,22 @@ struct TotalsEntry {
   std::int64_t count = 0;
 };
 static_assert(sizeof(TotalsEntry) == 24);
+
+enum class PeakKind : std::uint32_t { whole = 1, space = 2, tag = 3 };
+
+// What programs had out, from one chunk of peaks that names the same until the next.
+struct PeakEntry {
+  PeakKind kind = PeakKind::whole;
+  std::uint32_t id = 0;  // of a tag; of a space, the tag that has its text
+  std::int64_t highest = 0;
+  std::int64_t highest_count = 0;  // of blocks
+  std::uint64_t highest_time = 0;
+  std::int64_t lowest = 0;
+  std::uint64_t lowest_time = 0;
+  std::int64_t nbytes = 0;  // in the end
+  std::int64_t count = 0;
+};
+static_assert(sizeof(PeakEntry) == 64);
 
 struct IndexEntry {
   std::uint64_t offset = 0;

@@ -161,6 +161,14 @@ void TraceRecorder::define(DefinitionKind kind, std::uint32_t id, std::span<cons
 }
 
 void TraceRecorder::define(const Reporter& reporter) noexcept {
+  const TraceUnseen unseen;
+  const std::uint32_t space = intern_tag(reporter.space);
+  try {
+    const std::lock_guard lock(defining_);
+    spaces_.emplace_back(reporter.id, space);
+  } catch (const std::bad_alloc&) {
+    // Its blocks count for the whole and for their tags.
+  }
   define(DefinitionKind::resource, reporter.id, {&reporter.below, 1}, {reporter.name, reporter.space});
 }
 
@@ -248,6 +256,7 @@ Status TraceRecorder::start_locked(const RecorderOptions& options) {
                                .monotonic_ns = scale_.start_ns()};
   TM_TRY(writer_.open(options.path, options.overwrite, header));
   totals_.clear();
+  peaks_.clear();
   totals_due_ns_ = kTotalsInterval_ns;
   interval_ns_ = options.flush_interval_ns;
   events_ = resident_ = 0;
@@ -259,6 +268,7 @@ Status TraceRecorder::start_locked(const RecorderOptions& options) {
     const std::lock_guard listing(listing_);
     const std::lock_guard defining(defining_);
     definitions_ = Definitions();
+    spaces_.clear();
     dropped_before_ = 0;
     std::erase_if(rings_, [](const auto& ring) { return ring->is_closed(); });
     for (const auto& ring : rings_) {
@@ -293,6 +303,7 @@ Status TraceRecorder::stop(RecorderReport* report) noexcept {
 
 Status TraceRecorder::finish_locked(RecorderReport* report) {
   drain();
+  advance_peaks(~0ULL);
   write_totals();
   const EndRecord end{.events = events_, .dropped = dropped(), .duration_ns = scale_.now_ns()};
   Status finished = writer_.finish(end);

@@ -17,6 +17,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/fork_guard.hpp"
@@ -24,6 +25,7 @@
 #include "trace/definitions.hpp"
 #include "trace/reporters.hpp"
 #include "trace/ring.hpp"
+#include "trace/running_peaks.hpp"
 #include "trace/running_totals.hpp"
 #include "trace/tick_scale.hpp"
 #include "trace/writer.hpp"
@@ -104,6 +106,8 @@ class TraceRecorder {
   void write_events(std::uint64_t count, std::uint32_t thread) noexcept;
   void write_definitions();
   void write_totals();
+  void write_peaks(const PeakEntry* entries, std::size_t count) noexcept;
+  void advance_peaks(std::uint64_t ticks);
   void write_resident_bytes() noexcept;
   void write(const ChunkHeader& chunk, const void* payload, std::uint64_t nbytes) noexcept;
   void remove_closed_rings();
@@ -124,6 +128,7 @@ class TraceRecorder {
   mutable std::mutex defining_;
   ForkGuard defining_guard_{defining_};
   Definitions definitions_;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> spaces_;  // of resources that are news
 
   mutable std::mutex listing_;
   ForkGuard listing_guard_{listing_};
@@ -142,6 +147,7 @@ class TraceRecorder {
   std::uint64_t interval_ns_ = 0;
   std::vector<TraceEvent> buffer_;
   RunningTotals totals_;
+  RunningPeaks peaks_;
   std::uint64_t totals_due_ns_ = 0;
   std::uint64_t events_ = 0;
   std::uint64_t resident_ = 0;

@@ -124,7 +124,7 @@ def test_a_long_trace_is_cut_around_its_peak(tmp_path: Path) -> None:
         assert 100 < payload.events <= 200
         asked = window_of(trace, 100, 900, most=200)
         assert asked.start_ns == 100 and asked.end_ns < 250 and "cut off" in asked.why
-        assert max(overview_of(trace).totals) == 4096 + 8
+        assert max(overview_of(trace).highest) == 4096 + 8
         with pytest.raises(InvalidArgument, match="ends at"):
             window_of(trace, 5000)
 

@@ -12,6 +12,7 @@ from tensormem.cli.options import screen_options
 from tensormem.cli.program import RecordingOptions, environment_of, run_program
 from tensormem.cli.screen import screen
 from tensormem.errors import TensormemError
+from tensormem.trace.extremes import extremes_of
 from tensormem.units import format_size, parse_size
 
 _VERSION = 1
@@ -146,8 +147,8 @@ def _line(path: Path, several: bool, *, verbose: bool) -> str:
         lost = f", {trace.dropped:,} lost" if trace.dropped else ""
         ended = "" if trace.complete else "; the process was killed"
         size = f", {path.stat().st_size:,} bytes" if verbose else ""
-        peaks = trace.peaks()
-        peak = f"peak {format_size(peaks[''].nbytes)}" if peaks else "no block was large enough (--malloc SIZE)"
+        highest = max((stretch.highest for stretch in extremes_of(trace)), default=0)
+        peak = f"peak {format_size(highest)}" if highest else "no block was large enough (--malloc SIZE)"
         name = f"{path.name}: " if several else ""
         return f"{name}{trace.event_count:,} events in {trace.duration_ns / 1e9:.3f} s, {peak}{size}{lost}{ended}"
 

@@ -8,7 +8,7 @@ Must not know: what events mean.
 from __future__ import annotations
 
 import mmap
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,12 @@ from tensormem.trace.format import (
     HEADER_BYTES,
     INDEX,
     KINDS,
+    PEAK,
     TOTALS,
     Chunk,
     ChunkType,
+    PeakKind,
+    RecordedPeak,
     parse_chunk,
     parse_header,
     payload,
@@ -118,6 +121,15 @@ class TraceFile:
         """First time, last time and number of events of every chunk, by first time; no event is read for it."""
         return [(chunk.first_time, chunk.last_time, chunk.records) for chunk in self._events]
 
+    def peaks(self, kind: PeakKind = PeakKind.WHOLE) -> Iterator[RecordedPeak]:
+        """What the recording itself says of the most and the least that was out, by the time it was written."""
+        for named in self.chunks:
+            if named.type != ChunkType.PEAKS:
+                continue
+            for row in PEAK.iter_unpack(payload(self._data, self._checked(named), PEAK.size, self.source)):
+                if row[0] == kind:
+                    yield RecordedPeak(*row[1:])
+
     def totals(self, time_ns: int) -> tuple[int, dict[tuple[int, bool], tuple[int, int]]]:
         """The newest totals at or before a time: when they were taken, and (bytes, blocks) by (resource, outermost)."""
         found = [c for c in self.chunks if c.type == ChunkType.TOTALS and c.first_time <= time_ns]
@@ -137,7 +149,7 @@ class TraceFile:
         return {(row[0], bool(row[1])): (row[2], row[3]) for row in rows}
 
     def _overlapping(self, start_ns: int, end_ns: int) -> list[Chunk]:
-        return [chunk for chunk in self._events[: bisect_right(self._starts, end_ns)] if chunk.last_time >= start_ns]
+        return [chunk for chunk in self._events[: bisect_left(self._starts, end_ns)] if chunk.last_time >= start_ns]
 
     def _decode(self, chunk: Chunk) -> Iterator[Event]:
         tags, thread = self.names.tags, chunk.thread

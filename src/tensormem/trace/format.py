@@ -25,6 +25,7 @@ CHUNK = struct.Struct("<I2H2I4Q4I")
 EVENT = struct.Struct("<6Q3I4B")
 DEFINITION = struct.Struct("<4HI")
 TOTALS = struct.Struct("<2I2q")
+PEAK = struct.Struct("<2I2qQqQ2q")
 INDEX = struct.Struct("<3Q2I2HI")
 END = struct.Struct("<4Q")
 
@@ -40,6 +41,7 @@ class ChunkType(IntEnum):
     TOTALS = 3
     INDEX = 4
     END = 5
+    PEAKS = 6
 
 
 class DefinitionKind(IntEnum):
@@ -50,6 +52,27 @@ class DefinitionKind(IntEnum):
     RESOURCE = 3
     FRAME = 4
     STACK = 5
+
+
+class PeakKind(IntEnum):
+    """What a peak is of."""
+
+    WHOLE = 1
+    SPACE = 2
+    TAG = 3
+
+
+class RecordedPeak(NamedTuple):
+    """The most and the least that was out since the last one of the same tag, and what was out in the end."""
+
+    tag: int
+    highest: int
+    highest_blocks: int
+    highest_ns: int
+    lowest: int
+    lowest_ns: int
+    nbytes: int
+    blocks: int
 
 
 class Header(NamedTuple):

@@ -35,16 +35,25 @@ class OverviewView extends CanvasView {
   draw(context) {
     const { model, usage } = this.page;
     if (!model?.count) return;
-    context.fillStyle = theme.colors.faint;
     const { points, top } = this.pointsOf(model, usage);
+    context.fillStyle = theme.colors.faint;
+    context.globalAlpha = 0.55;
+    this.fill(context, points, top, 1);
+    context.globalAlpha = 1;
+    this.fill(context, points, top, 2);
+    this.drawWindow(context);
+  }
+
+  /** The area below the most (1) or the least (2) of each point. */
+  fill(context, points, top, which) {
     const base = this.height - 2;
+    const yOf = (nbytes) => base - ((base - 4) * nbytes) / top;
     context.beginPath();
     context.moveTo(this.xOf(0), base);
-    for (const [fraction, nbytes] of points) context.lineTo(this.xOf(fraction), base - ((base - 4) * nbytes) / top);
-    context.lineTo(this.xOf(1), base - ((base - 4) * (points.at(-1)?.[1] ?? 0)) / top);
+    for (const point of points) context.lineTo(this.xOf(point[0]), yOf(point[which]));
+    context.lineTo(this.xOf(1), yOf(points.at(-1)?.[which] ?? 0));
     context.lineTo(this.xOf(1), base);
     context.fill();
-    this.drawWindow(context);
   }
 
   /** What the strip is drawn from: the same, whatever the chart shows of it. */
@@ -59,7 +68,8 @@ class OverviewView extends CanvasView {
 
   pointsOfTrace({ head }) {
     const whole = Math.max(head.duration_ns, 1);
-    return head.overview[0].map((time, place) => [time / whole, head.overview[1][place]]);
+    const [times, highest, lowest] = head.overview;
+    return times.map((time, place) => [time / whole, highest[place], lowest[place]]);
   }
 
   pointsOfModel(model, usage) {
@@ -69,8 +79,9 @@ class OverviewView extends CanvasView {
     let first = 0;
     for (let column = 0; column < width; column += 1) {
       const next = column === width - 1 ? model.count : usage.eventAfter(from + ((to - from) * (column + 1)) / width);
-      const high = next > first ? model.summary.extremes(first, next)[0] : first - 1;
-      points.push([column / width, Math.max(model.totalAt(high), model.totalAt(first - 1))]);
+      const [high, low] = next > first ? model.summary.extremes(first, next) : [first - 1, first - 1];
+      const before = model.totalAt(first - 1);
+      points.push([column / width, Math.max(model.totalAt(high), before), Math.min(model.totalAt(low), before)]);
       first = Math.max(first, next);
     }
     return points;

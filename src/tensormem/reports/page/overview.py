@@ -1,5 +1,5 @@
-"""Owns: the usage of a whole trace in a few hundred points, from the totals that a recording keeps about once a second:
-cheap for files of any size, since no event is read.
+"""Owns: the usage of a whole trace in a few hundred points: the most and the least between each and the next, so that a
+spike is seen however short it was. Cheap for recordings of any size, which tell it themselves.
 
 Must not know: what shows it.
 """
@@ -9,60 +9,48 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tensormem.trace import Trace
-from tensormem.trace.file import TraceFile
+from tensormem.trace.extremes import Extremes, extremes_of
 
 _MOST_POINTS = 2_000
-_FEW_POINTS, _FEW_EVENTS = 200, 200_000  # a short recording has few totals, and its events are soon added up
 
 
 class Overview(NamedTuple):
-    """What the program had out, over all resources, at some times.
+    """What the program had out, over all resources: stretch by stretch the most, when that was, and the least.
 
-    >>> max(Overview([0, 5], [16, 24]).totals)
+    >>> max(Overview([0, 5], [16, 24], [16, 8]).highest)
     24
     """
 
     times_ns: list[int]
-    totals: list[int]
+    highest: list[int]
+    lowest: list[int]
+
+    @property
+    def peak_ns(self) -> int:
+        """When the most was out, the first time."""
+        return max(zip(self.highest, (-time for time in self.times_ns), strict=True), default=(0, 0))[1] * -1
 
 
 def overview_of(trace: Trace, *, most: int = _MOST_POINTS) -> Overview:
-    """The totals of a recording; of short ones, and of other traces, the events themselves.
+    """At most so many points of the trace.
 
     >>> import pathlib, tempfile
     >>> import tensormem as tm
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "step.csv"
     >>> _ = path.write_text("id,lower,upper,size\\na,0,4,16\\nb,2,6,8\\n")
-    >>> overview_of(tm.trace.open(path)).totals
+    >>> overview_of(tm.trace.open(path)).highest
     [16, 24, 8, 0]
     """
-    points = _from_totals(trace.store) if isinstance(trace.store, TraceFile) else _from_events(trace)
-    if len(points) < _FEW_POINTS and trace.event_count <= _FEW_EVENTS:
-        points = _from_events(trace)
-    # Of each group of neighbours the highest stays: it is what people look for.
-    step = max(1, -(-len(points) // most))
-    kept = [max(points[at : at + step], key=lambda point: point[1]) for at in range(0, len(points), step)]
-    return Overview([time for time, _ in kept], [total for _, total in kept])
+    stretches = extremes_of(trace)
+    step = max(1, -(-len(stretches) // most))
+    groups = [stretches[at : at + step] for at in range(0, len(stretches), step)]
+    tops = [max(group, key=_highest) for group in groups]
+    return Overview(
+        [top.highest_ns for top in tops],
+        [max(top.highest, 0) for top in tops],
+        [max(min(stretch.lowest for stretch in group), 0) for group in groups],
+    )
 
 
-def _from_totals(file: TraceFile) -> list[tuple[int, int]]:
-    points = []
-    for time_ns, totals in file.every_totals():
-        out = sum(nbytes for (_, outermost), (nbytes, _) in totals.items() if outermost)
-        points.append((time_ns, max(out, 0)))
-    return points
-
-
-def _from_events(trace: Trace) -> list[tuple[int, int]]:
-    points, out = [], 0
-    live: set[tuple[int, int]] = set()
-    for event in trace.store.events():
-        key = event.resource, event.generation
-        if event.depth == 0 and event.kind == "allocate":
-            live.add(key)
-            out += event.nbytes
-        elif event.depth == 0 and event.kind == "deallocate" and key in live:
-            live.remove(key)
-            out -= event.nbytes
-        points.append((event.time_ns, out))
-    return points
+def _highest(stretch: Extremes) -> int:
+    return stretch.highest

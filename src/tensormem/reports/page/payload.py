@@ -135,7 +135,7 @@ def _head(trace: Trace, window: Window, named: _Named) -> dict[str, Any]:
         "duration_ns": trace.duration_ns,
         "wall_ns": trace.wall_ns,
         "window": [window.start_ns, window.end_ns, window.why],
-        "overview": None if overview is None else [overview.times_ns, overview.totals],
+        "overview": None if overview is None else list(overview),
         "tags": [[number, text] for text, number in named.tags.items()] or list(names.tags.items()),
         "thread_names": [(number, f"thread {thread}") for thread, number in named.threads.items()]
         or list(names.threads.items()),

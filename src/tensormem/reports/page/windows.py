@@ -1,5 +1,5 @@
 """Owns: which part of a trace a page shows. A page is smooth with a million events; of a longer trace it shows a
-window: the one that was asked for, or the one around the highest usage that the trace's own totals tell of.
+window: the one that was asked for, or the one around the highest usage.
 
 Must not know: what a page looks like.
 """
@@ -10,7 +10,7 @@ import re
 from typing import NamedTuple
 
 from tensormem.errors import InvalidArgument
-from tensormem.reports.page.overview import Overview, overview_of
+from tensormem.reports.page.overview import overview_of
 from tensormem.trace import Trace
 from tensormem.trace.file import TraceFile
 
@@ -77,7 +77,7 @@ def window_of(trace: Trace, start_ns: int = 0, end_ns: int | None = None, *, mos
         fitting = _fit(trace, low, high, most)
         cut = "" if fitting == high else f", cut off after about {most:,} events"
         return Window(low, fitting, f"the window that was asked for{cut}")
-    low, high, count = _around_the_peak(_counts(trace), overview_of(trace), most)
+    low, high, count = _around_the_peak(_counts(trace), overview_of(trace).peak_ns, most)
     high = max(min(high, last), low + 1)  # many events of one moment are one piece too
     return Window(low, high, f"{count:,} of {trace.event_count:,} events, around the highest usage")
 
@@ -111,10 +111,9 @@ def _fit(trace: Trace, start_ns: int, end_ns: int, most: int) -> int:
     return end_ns
 
 
-def _around_the_peak(pieces: list[tuple[int, int, int]], overview: Overview, most: int) -> tuple[int, int, int]:
+def _around_the_peak(pieces: list[tuple[int, int, int]], highest: int, most: int) -> tuple[int, int, int]:
     """Start, end and events of the pieces around the highest total: first those before it up to three quarters of what
     there is room for, then those behind it, then more of those before."""
-    highest = max(zip(overview.totals, overview.times_ns, strict=True), default=(0, 0))[1]
     after = max(sum(1 for piece in pieces if piece[0] <= highest), 1)
     first = after - 1  # one piece is shown in any case, however long it is
     count = pieces[first][2]
