@@ -13,6 +13,7 @@ namespace tensormem {
 namespace {
 
 constexpr int kAlignedTries = 8;
+constexpr int kClosestTries = 16;
 
 // All ones or zero, in a way that the compiler cannot turn back into a branch.
 inline std::uint32_t mask_of(std::uint32_t one_or_zero) {
@@ -92,6 +93,29 @@ inline OffsetAllocator::Ref OffsetAllocator::find(std::uint64_t need) const noex
   const Candidate lowest = lower(lower_of_first_two(nearest), lower_of_first_two(next));
   const bool exact_is_lower = at(exact).size >= need && at(exact).offset < lowest.offset;
   return exact_is_lower ? exact : lowest.ref;
+}
+
+// The smallest of the first few of the request's own class or, if none fits, of the next one that has members.
+OffsetAllocator::Ref OffsetAllocator::find_closest(std::uint64_t need) const noexcept {
+  const auto closest = [&](SizeClass of) {
+    Ref best = kNobody;
+    Ref each = link(slot_of_head(of));
+    for (int tries = 0; tries < kClosestTries && each != kNobody; ++tries, each = at(each).next) {
+      if (at(each).size >= need && (best == kNobody || at(each).size < at(best).size)) best = each;
+    }
+    return best;
+  };
+  const SizeClass own = class_of(need);
+  const Ref exact = closest(own);
+  if (exact != kNobody) return exact;
+  std::uint32_t word = (own + 1) / 64;
+  std::uint64_t members = classes_.word_from(own + 1);
+  if (members == 0) {
+    word = classes_.next_word(word);
+    if (word == ClassBitmap::kEnd) return kNobody;
+    members = classes_.word(word);
+  }
+  return closest(word * 64 + static_cast<SizeClass>(std::countr_zero(members)));
 }
 
 // What must be skipped at the start of a range to be aligned.
@@ -193,6 +217,16 @@ Status OffsetAllocator::allocate(std::uint64_t size, std::uint64_t alignment, Al
   return {};
 }
 
+Status OffsetAllocator::allocate_closest(std::uint64_t size, std::uint64_t alignment, Allocation* out) noexcept {
+  const bool usual = (size - 1 < capacity()) & (alignment - 1 <= granule_mask_) & (spare_count_ != 0);
+  const std::uint64_t need = (size + granule_mask_) >> granule_bits_;
+  const Ref ref = usual ? find_closest(need) : kNobody;
+  if (ref == kNobody) return allocate_carefully(size, alignment, out);
+  unlink(ref);
+  take(ref, need, out);
+  return {};
+}
+
 Status OffsetAllocator::allocate_carefully(std::uint64_t size, std::uint64_t alignment, Allocation* out) noexcept {
   if (size == 0 || size > kNoOverflowLimit)
     return Status::fail(Code::invalid_size, "size is 0 or cannot be added", size);
@@ -279,6 +313,96 @@ void OffsetAllocator::cut(std::uint64_t units) noexcept {
   capacity_ -= units;
   total_free_ -= units;
   at(kEdge).offset = capacity_;
+}
+
+// ---- spans --------------------------------------------------------------------------------------------------------
+
+Status OffsetAllocator::add_span(std::uint64_t offset, std::uint64_t size, std::uint32_t next,
+                                 std::uint32_t* span) noexcept {
+  if (size == 0 || size > kNoOverflowLimit - offset || !is_aligned(offset | size, granule()))
+    return Status::fail(Code::invalid_size, "a span is not empty, and begins and ends at multiples of the granule",
+                        size);
+  const std::uint64_t units = size >> granule_bits_;
+  TM_TRY(ensure_storage(capacity_ + units, 2));
+  const Ref following = next == kNoNode ? kEdge : ref_of(next);
+  TM_ASSERT(is_wall(following));
+  const Ref wall = add_node(offset >> granule_bits_, kUsed, at(following).before);
+  at(wall).next = kNobody;
+  at(wall).holder = 0;
+  const Ref room = add_node(offset >> granule_bits_, units, wall);
+  insert(room, units);
+  capacity_ += units;
+  total_free_ += units;
+  ++span_count_;
+  *span = node_of(wall);
+  TM_WALK(is_valid());
+  return {};
+}
+
+Status OffsetAllocator::extend_span(std::uint64_t offset, std::uint64_t size, std::uint32_t next,
+                                    Allocation* out) noexcept {
+  if (size == 0 || size > kNoOverflowLimit - offset || !is_aligned(offset | size, granule()))
+    return Status::fail(Code::invalid_size, "a span is not empty, and begins and ends at multiples of the granule",
+                        size);
+  const std::uint64_t units = size >> granule_bits_;
+  TM_TRY(ensure_storage(capacity_ + units, 1));
+  const Ref last = at(next == kNoNode ? kEdge : ref_of(next)).before;
+  TM_ASSERT(at(last).offset + (at(last).size & ~kUsed) == offset >> granule_bits_);
+  const Ref added = add_node(offset >> granule_bits_, units | kUsed, last);
+  at(added).next = 0;
+  at(added).holder = 0;
+  capacity_ += units;
+  high_water_ = std::max(high_water_, at(added).offset + units);
+  *out = {offset, size, node_of(added)};
+  TM_WALK(is_valid());
+  return {};
+}
+
+bool OffsetAllocator::span_is_free(std::uint32_t span) const noexcept {
+  const Node& first = at(at(ref_of(span)).after);
+  return first.size < kUsed && is_wall(first.after);
+}
+
+void OffsetAllocator::remove_span(std::uint32_t span) noexcept {
+  TM_ASSERT(span_is_free(span));
+  const Ref wall = ref_of(span);
+  const Ref room = at(wall).after;
+  const Ref before = at(wall).before;
+  const Ref after = at(room).after;
+  unlink(room);
+  capacity_ -= at(room).size;
+  total_free_ -= at(room).size;
+  at(before).after = after;
+  at(after).before = before;
+  for (const Ref gone : {wall, room}) {
+    at(gone).size = 0;
+    spare_[spare_count_++] = gone;
+  }
+  --span_count_;
+  TM_WALK(is_valid());
+}
+
+void OffsetAllocator::take_span(std::uint32_t span, Allocation* out) noexcept {
+  TM_ASSERT(span_is_free(span));
+  const Ref room = at(ref_of(span)).after;
+  unlink(room);
+  take(room, at(room).size, out);
+}
+
+bool OffsetAllocator::is_alone(std::uint32_t node, std::uint64_t* rest) const noexcept {
+  const Node& range = live(node);
+  Ref before = range.before;
+  Ref after = range.after;
+  *rest = 0;
+  if (at(before).size < kUsed) {
+    *rest += at(before).size << granule_bits_;
+    before = at(before).before;
+  }
+  if (at(after).size < kUsed) {
+    *rest += at(after).size << granule_bits_;
+    after = at(after).after;
+  }
+  return is_wall(before) && is_wall(after);
 }
 
 }  // namespace tensormem

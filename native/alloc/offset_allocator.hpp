@@ -2,6 +2,8 @@
 // serves host memory, device memory and bare addresses alike.
 // Two-level segregated fit: constant time, neighbours coalesce at once, ranges are rounded to the granule and to
 // nothing else. Among the closest fits it takes the lowest address, which packs tighter than a best fit.
+// A space is either [0, capacity), or made of spans that lie anywhere and are added and removed one by one: ranges of
+// two spans never become one, and a search looks at all of them at once.
 // Must not know: threads (the owner locks), streams, generations, what lies at an offset.
 #pragma once
 
@@ -39,6 +41,8 @@ class OffsetAllocator {
   // Offsets are multiples of `alignment`, any power of two. Fails with out_of_memory only when no free range can hold
   // the request; that failure alone may look at many ranges.
   Status allocate(std::uint64_t size, std::uint64_t alignment, Allocation* out) noexcept;
+  // The same, of the smallest range that fits, as far as a few looks can tell: what is cut off is least.
+  Status allocate_closest(std::uint64_t size, std::uint64_t alignment, Allocation* out) noexcept;
   // A node that is not live, or never was, is refused with invalid_argument (fact: the node) and nothing changes.
   Status deallocate(std::uint32_t node) noexcept;
 
@@ -48,6 +52,20 @@ class OffsetAllocator {
   // smallest that is possible now).
   Status shrink(std::uint64_t capacity) noexcept;
   void reset() noexcept;
+
+  // ---- spans: instead of `grow` and `shrink`, of a space that was opened with no capacity ----
+  // Adds the free room [offset, offset + size), multiples of the granule that no span has; `next` is the span that
+  // follows it, or kNoNode. `*span` names it until it is removed.
+  Status add_span(std::uint64_t offset, std::uint64_t size, std::uint32_t next, std::uint32_t* span) noexcept;
+  // The same for room that begins where the span before `next` ends: it becomes part of that, and begins as taken.
+  Status extend_span(std::uint64_t offset, std::uint64_t size, std::uint32_t next, Allocation* out) noexcept;
+  // Nothing of it is live.
+  bool span_is_free(std::uint32_t span) const noexcept;
+  // The following two ask for a span that is free.
+  void remove_span(std::uint32_t span) noexcept;
+  void take_span(std::uint32_t span, Allocation* out) noexcept;
+  // Whether nothing else of its span is live; `*rest` is what is free beside it.
+  bool is_alone(std::uint32_t node, std::uint64_t* rest) const noexcept;
 
   std::uint64_t capacity() const noexcept { return capacity_ << granule_bits_; }
   std::uint64_t granule() const noexcept { return granule_mask_ + 1; }
@@ -62,7 +80,7 @@ class OffsetAllocator {
   // 1 - largest / total; 0 when nothing is free.
   double fragmentation() const noexcept;
 
-  bool is_live(std::uint32_t node) const noexcept { return node < node_count_ && at(ref_of(node)).size >= kUsed; }
+  bool is_live(std::uint32_t node) const noexcept { return node < node_count_ && at(ref_of(node)).size > kUsed; }
   // The following four ask for a live node.
   std::uint64_t offset(std::uint32_t node) const noexcept { return live(node).offset << granule_bits_; }
   std::uint64_t size(std::uint32_t node) const noexcept { return (live(node).size & ~kUsed) << granule_bits_; }
@@ -92,6 +110,7 @@ class OffsetAllocator {
     if (nodes_ == nullptr) return;
     for (Ref ref = at(kEdge).after; ref != kEdge; ref = at(ref).after) {
       const Node& each = at(ref);
+      if (is_wall(ref)) continue;
       f(each.offset << granule_bits_, (each.size & ~kUsed) << granule_bits_, each.size < kUsed, node_of(ref));
     }
   }
@@ -146,9 +165,9 @@ class OffsetAllocator {
     return at(ref_of(node));
   }
 
-  std::uint32_t live_node(Ref ref) const noexcept {
-    return ref != kEdge && at(ref).size >= kUsed ? node_of(ref) : kNoNode;
-  }
+  std::uint32_t live_node(Ref ref) const noexcept { return at(ref).size > kUsed ? node_of(ref) : kNoNode; }
+  // A live node of size 0: where a span begins, or the edge. It keeps the ranges of two spans apart.
+  bool is_wall(Ref ref) const noexcept { return at(ref).size == kUsed; }
   void insert(Ref ref, std::uint64_t size) noexcept;
   void unlink(Ref ref) noexcept;
   static Candidate lower(Candidate a, Candidate b);
@@ -156,6 +175,7 @@ class OffsetAllocator {
   std::uint64_t padding(Ref ref, std::uint64_t alignment) const noexcept;
   bool fits(Ref ref, std::uint64_t need, std::uint64_t alignment) const noexcept;
   Ref find(std::uint64_t need) const noexcept;
+  Ref find_closest(std::uint64_t need) const noexcept;
   Ref find_aligned(std::uint64_t need, std::uint64_t alignment) const noexcept;
   Ref find_anywhere(std::uint64_t need, std::uint64_t alignment) const noexcept;
   Ref skip(Ref ref, std::uint64_t skipped) noexcept;
@@ -185,6 +205,7 @@ class OffsetAllocator {
 
   std::uint32_t node_count_ = 0;
   std::uint32_t head_count_ = 0;
+  std::uint32_t span_count_ = 0;
   std::unique_ptr<void, Free> storage_;
 };
 

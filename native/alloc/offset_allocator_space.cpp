@@ -35,7 +35,7 @@ void OffsetAllocator::reset() noexcept {
   at(kEdge) = {0, kUsed, kEdge, kEdge, kNobody, 0};
   classes_ = ClassBitmap();
   capacity_ = total_free_ = high_water_ = 0;
-  spare_count_ = 0;
+  spare_count_ = span_count_ = 0;
   for (std::uint32_t node = node_count_; node-- > 0;) {
     at(ref_of(node)).size = 0;
     spare_[spare_count_++] = ref_of(node);
@@ -45,6 +45,7 @@ void OffsetAllocator::reset() noexcept {
 }
 
 Status OffsetAllocator::grow(std::uint64_t capacity) noexcept {
+  TM_ASSERT(span_count_ == 0);
   if (nodes_ == nullptr) return open(capacity, granule());
   if (capacity < this->capacity() || capacity > kNoOverflowLimit) {
     return Status::fail(Code::invalid_size, "a space grows to no less than it has, and below 2^63", capacity,
@@ -58,6 +59,7 @@ Status OffsetAllocator::grow(std::uint64_t capacity) noexcept {
 }
 
 Status OffsetAllocator::shrink(std::uint64_t capacity) noexcept {
+  TM_ASSERT(span_count_ == 0);
   if (capacity > this->capacity()) {
     return Status::fail(Code::invalid_size, "a space shrinks to no more than it has", capacity, this->capacity());
   }
@@ -143,8 +145,8 @@ bool OffsetAllocator::is_valid() const {
     if (at(spare_[i]).size != 0) return false;
   }
   const Node& nobody = at(kNobody);
-  return free_nodes + live_nodes + spare_count_ == node_count_ && nobody.offset == kBeyond && nobody.size == 0 &&
-         nobody.next == kNobody && link(nobody.holder) == kNobody;
+  return free_nodes + live_nodes + span_count_ + spare_count_ == node_count_ && nobody.offset == kBeyond &&
+         nobody.size == 0 && nobody.next == kNobody && link(nobody.holder) == kNobody;
 }
 
 // Ranges cover the space without gap or overlap, know their neighbours, and no two free ones touch.
@@ -152,20 +154,31 @@ bool OffsetAllocator::space_is_valid(std::uint64_t* free_nodes, std::uint64_t* l
   std::uint64_t end = 0;
   std::uint64_t live_end = 0;
   std::uint64_t free_units = 0;
+  std::uint64_t units = 0;
+  std::uint32_t spans = 0;
   bool before_is_free = false;
   Ref before = kEdge;
   for (Ref ref = at(kEdge).after; ref != kEdge; before = ref, ref = at(ref).after) {
     const Node& each = at(ref);
     const bool is_free = each.size < kUsed;
+    if (is_wall(ref)) {  // the spans are in order and do not overlap
+      if (each.offset < end || each.before != before || is_wall(each.after)) return false;
+      end = each.offset;
+      before_is_free = false;
+      ++spans;
+      continue;
+    }
     if (each.offset != end || each.before != before || (each.size & ~kUsed) == 0) return false;
     if (is_free && (before_is_free || link(each.holder) != ref)) return false;
     end += each.size & ~kUsed;
+    units += each.size & ~kUsed;
     if (is_free) free_units += each.size;
     if (!is_free) live_end = end;
     ++*(is_free ? free_nodes : live_nodes);
     before_is_free = is_free;
   }
-  return at(kEdge).before == before && at(kEdge).size == kUsed && at(kEdge).offset == capacity_ && end == capacity_ &&
+  const bool whole = spans != 0 || (at(kEdge).offset == capacity_ && end == capacity_);
+  return whole && at(kEdge).before == before && at(kEdge).size == kUsed && units == capacity_ && spans == span_count_ &&
          free_units == total_free_ && live_end <= high_water_;
 }
 

@@ -19,7 +19,7 @@ Status KindMemoryResource::take(const AllocRequest& request, std::uint64_t* addr
   // Adopted memory may be at an address that another piece of it has: one of a ring of buffers, handed out again.
   if (place == 0 || pieces_.contains(place)) {
     place = next_handle_;
-    next_handle_ += kHandleStep;
+    next_handle_ += align_up(request.nbytes, kHandleStep);
   }
   pieces_.emplace(place, std::move(made));
   *address = place;

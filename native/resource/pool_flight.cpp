@@ -19,7 +19,6 @@ namespace tensormem {
 
 namespace {
 
-constexpr std::uint64_t kSmallestChunk = 1ULL << 20;
 // Longer than that only if the upstream waits for the thread that waits.
 constexpr std::uint64_t kGrowthTimeoutNs = 10'000'000'000;
 
@@ -33,7 +32,7 @@ bool is_shortage(const Status& status) {
 thread_local const PoolMemoryResource::Growth* PoolMemoryResource::Growth::innermost = nullptr;
 
 struct PoolMemoryResource::Flight {
-  StreamId origin;
+  Origin origin;
   Misses boarded;
   std::uint64_t needed = 0;    // by all of them
   std::uint64_t generous = 0;  // that, or the usual step
@@ -60,6 +59,12 @@ Status PoolMemoryResource::allocate_slowly(const AllocRequest& request, Block* b
   if (others_grew) {
     if (take_passed(request, block)) return {};
     grown = grow_alone(request, block);
+  }
+  if (is_shortage(grown)) {
+    // What nobody uses goes back before anybody is refused; what the upstream does not take is kept.
+    std::uint64_t released = 0;
+    (void)trim(0, &released).ok();
+    if (released != 0) grown = grow_alone(request, block);
   }
   if (is_shortage(grown)) return allocate_without_growing(request, std::move(grown), block);
   return grown;
@@ -97,9 +102,9 @@ Status PoolMemoryResource::wait_for_growth(bool* waited) {
 
 // ---- together -----------------------------------------------------------------------------------------------------
 
-StreamId PoolMemoryResource::flight_of(const AllocRequest& request) const {
+PoolMemoryResource::Origin PoolMemoryResource::origin_of(const AllocRequest& request) const {
   // Where it makes no difference, chunks come on the default stream: the one of a request may not live as long.
-  return upstream_->is_stream_ordered() ? request.stream : kDefaultStream;
+  return {upstream_->is_stream_ordered() ? request.stream : kDefaultStream, room_of(request)};
 }
 
 std::size_t PoolMemoryResource::waiting_count() const {
@@ -117,7 +122,7 @@ void PoolMemoryResource::forget_flights_of_parent() {
 }
 
 Status PoolMemoryResource::share_growth(const MissPtr& miss) {
-  const StreamId origin = flight_of(miss->request);
+  const Origin origin = origin_of(miss->request);
   const auto look = [&] {
     const std::lock_guard lock(lock_);
     return miss->state;
@@ -153,19 +158,26 @@ Status PoolMemoryResource::share_growth(const MissPtr& miss) {
   return {};
 }
 
-void PoolMemoryResource::fly(StreamId origin) {
+void PoolMemoryResource::fly(Origin origin) {
   Flight flight{.origin = origin, .boarded = {}};
   struct Landing {
     PoolMemoryResource& pool;
-    StreamId origin;
+    Origin origin;
     ~Landing() { pool.end_flight(origin); }
   } landing{*this, origin};
+  PoolChunks surplus;
   {
     Lock lock(lock_);
     (void)reap_locked(lock).ok();
+    remove_free_slabs();
     board(&flight);
+    if (flight.boarded.empty()) return;
+    surplus = make_room(&flight);
   }
   if (flight.boarded.empty()) return;
+  // What the upstream does not take back stays in the pool: the growth is tried all the same.
+  std::uint64_t released = 0;
+  (void)give_back(std::move(surplus), &released).ok();
   Status added = add_chunk(flight.generous, flight.alignment, flight.boarded);
   // No room for a generous chunk: what was asked for may still fit.
   const bool single = flight.boarded.size() == 1;
@@ -179,13 +191,34 @@ void PoolMemoryResource::fly(StreamId origin) {
   }
 }
 
+// Small blocks first get what is left over beside large ones. Otherwise empty chunks go back, so that the pool takes no
+// more than it ever had, or a little more than the most that was live.
+PoolChunks PoolMemoryResource::make_room(Flight* flight) {
+  if (flight->origin.room == kSmallRoom && options_.chunk_bytes == 0) {
+    if (carve_slab(flight->generous, flight->boarded) || carve_slab(flight->needed, flight->boarded)) {
+      std::erase_if(flight->boarded, [](const MissPtr& miss) { return miss->state != Miss::State::boarded; });
+      if (flight->boarded.empty()) return {};
+    }
+  }
+  const std::uint64_t usual = std::max(peak_reserved_, stats_.peak_bytes + stats_.peak_bytes / 50);
+  if (reserved_ + flight->generous <= std::min(usual, options_.maximum_bytes)) return {};
+  const std::uint64_t most = usual - std::min(usual, flight->generous);
+  PoolChunks surplus = take_empty_chunks(most, false);
+  if (reserved_ > options_.maximum_bytes - flight->generous) {
+    PoolChunks more = take_empty_chunks(options_.maximum_bytes - flight->generous);
+    surplus.insert(surplus.end(), more.begin(), more.end());
+  }
+  if (!surplus.empty()) ++swaps_;
+  return surplus;
+}
+
 // Those of this flight are served with what is free by now, or counted in the chunk to come. What the pool may not grow
 // by is refused: nothing else is under way that could help.
 void PoolMemoryResource::board(Flight* flight) {
-  const std::uint64_t room = options_.maximum_bytes - std::min(options_.maximum_bytes, reserved_);
+  const std::uint64_t room = options_.maximum_bytes - std::min(options_.maximum_bytes, reserved_ - idle_bytes());
   std::erase_if(misses_, [&](const MissPtr& miss) {
     const AllocRequest& request = miss->request;
-    if (flight_of(request) != flight->origin) return false;
+    if (origin_of(request) != flight->origin) return false;
     if (take_own(request, &miss->block)) {
       miss->state = Miss::State::served;
       return true;
@@ -203,14 +236,15 @@ void PoolMemoryResource::board(Flight* flight) {
     flight->boarded.push_back(miss);
     return true;
   });
-  flight->generous = std::max(flight->needed, std::min(step(), align_down(room, kPoolGranule)));
+  const std::uint64_t step = this->step(flight->origin.room, flight->needed);
+  flight->generous = std::max(flight->needed, std::min(step, align_down(room, kPoolGranule)));
 }
 
 // The next one leads those who came meanwhile.
-void PoolMemoryResource::end_flight(StreamId origin) {
+void PoolMemoryResource::end_flight(Origin origin) {
   const std::lock_guard lock(lock_);
   const auto next =
-      std::ranges::find_if(misses_, [&](const MissPtr& miss) { return flight_of(miss->request) == origin; });
+      std::ranges::find_if(misses_, [&](const MissPtr& miss) { return origin_of(miss->request) == origin; });
   if (next == misses_.end()) {
     std::erase(flights_, origin);
   } else {
@@ -225,49 +259,6 @@ Status PoolMemoryResource::grow_alone(const AllocRequest& request, Block* block)
   TM_TRY(add_chunk(need, std::max(request.alignment, kPoolChunkAlignment), {miss}));
   *block = miss->block;
   return {};
-}
-
-// ---- chunks -------------------------------------------------------------------------------------------------------
-
-// Half of what there is, so that the number of chunks stays small however large the pool becomes.
-std::uint64_t PoolMemoryResource::step() const {
-  if (options_.chunk_bytes != 0) return options_.chunk_bytes;
-  return align_up(std::max(kSmallestChunk, reserved_ / 2), kSmallestChunk);
-}
-
-bool PoolMemoryResource::hand_out_chunk(std::uint32_t chunk, const Misses& misses) {
-  bool served = misses.empty();
-  for (const MissPtr& miss : misses) {
-    if (miss->state != Miss::State::boarded || !take_from(chunk, miss->request, &miss->block)) continue;
-    miss->state = Miss::State::served;
-    served = true;
-  }
-  return served;
-}
-
-// As if the stream had just given the chunk back: it may have it at once, the others when it has passed.
-bool PoolMemoryResource::hand_out_pending(RangeName whole, const Misses& misses) {
-  OffsetAllocator& space = chunks_[whole.chunk]->space;
-  RangeName rest = whole;
-  bool has_rest = true;
-  bool served = misses.empty();
-  for (const MissPtr& miss : misses) {
-    const std::uint64_t need = align_up(range_bytes(miss->request), kPoolGranule);
-    if (miss->state != Miss::State::boarded || !has_rest || space.size(rest.node) < need ||
-        !is_aligned(chunks_[whole.chunk]->address_of(rest.node), miss->request.alignment))
-      continue;
-    const RangeName name = rest;
-    has_rest = space.size(rest.node) > need;
-    if (has_rest && !space.split(name.node, need, &rest.node).ok()) {
-      has_rest = true;
-      continue;
-    }
-    hand_out(miss->request, name, &miss->block);
-    miss->state = Miss::State::served;
-    served = true;
-  }
-  if (served && has_rest) add_pending(rest, misses.empty() ? kDefaultStream : misses.front()->request.stream);
-  return served;
 }
 
 }  // namespace tensormem

@@ -1,7 +1,9 @@
 // The slow half of the pool: waiting for streams, taking from other streams, chunks and giving back. Who grows, and for
 // whom: pool_flight.cpp.
 #include <algorithm>
+#include <functional>
 #include <mutex>
+#include <utility>
 
 #include "base/align.hpp"
 #include "base/invariant.hpp"
@@ -14,7 +16,6 @@ namespace tensormem {
 
 namespace {
 
-constexpr std::size_t kMaxChunks = 1U << 16;
 constexpr const char* kStillPending =
     "streams whose memory is pending did not pass in time; synchronize them first, if they do not wait for this thread";
 
@@ -25,6 +26,7 @@ Status PoolMemoryResource::create(ResourcePtr upstream, const PoolOptions& optio
   if (options.initial_bytes > options.maximum_bytes)
     return Status::fail(Code::invalid_size, "the pool starts larger than it may become", options.initial_bytes);
   std::shared_ptr<PoolMemoryResource> pool(new PoolMemoryResource(std::move(upstream), options));
+  for (OffsetAllocator& space : pool->spaces_) TM_TRY(space.open(0, kPoolGranule));
   if (options.initial_bytes != 0)
     TM_TRY(pool->add_chunk(align_up(options.initial_bytes, kPoolGranule), kPoolChunkAlignment, {}));
   *out = std::move(pool);
@@ -40,6 +42,7 @@ PoolMemoryResource::~PoolMemoryResource() {
 }
 
 Status PoolMemoryResource::allocate_without_growing(const AllocRequest& request, Status grown, Block* block) {
+  if (take_passed(request, block, Cut::at_any_cost)) return {};
   if (runs_inline(request.stream)) {
     bool found = false;
     TM_TRY(wait_for_room(request, block, &found));
@@ -50,7 +53,7 @@ Status PoolMemoryResource::allocate_without_growing(const AllocRequest& request,
     if (steal(lock, request, block, &ordered)) return {};
     TM_TRY(std::move(ordered));
   }
-  if (take_passed(request, block)) return {};
+  if (take_passed(request, block, Cut::at_any_cost)) return {};
   if (grown.code() == Code::out_of_memory) {
     // Why it could not grow is the upstream's to say; what it has is the pool's.
     const PoolUsage now = usage();
@@ -63,17 +66,20 @@ Status PoolMemoryResource::allocate_without_growing(const AllocRequest& request,
   return grown;
 }
 
-bool PoolMemoryResource::take_passed(const AllocRequest& request, Block* block) {
+bool PoolMemoryResource::take_passed(const AllocRequest& request, Block* block, Cut cut) {
   Lock lock(lock_);
   // What cannot be reaped is told by reap_pending() itself; here only the room counts.
   (void)reap_locked(lock).ok();
-  return take_own(request, block);
+  if (take_own(request, block)) return true;
+  if (cut == Cut::with_care) return false;
+  remove_free_slabs();
+  return take_from(kLargeRoom, request, block, cut) || take_from(kSmallRoom, request, block, cut);
 }
 
 Status PoolMemoryResource::wait_for_room(const AllocRequest& request, Block* block, bool* found) {
   if (!may_come_free(request)) return {};
   Status waited = Wait::of_caller(options_.pending_timeout_ns).by_asking([&](bool* over) {
-    *found = take_passed(request, block);
+    *found = take_passed(request, block, Cut::at_any_cost);
     *over = *found || !may_come_free(request);
     return Status();
   });
@@ -82,18 +88,24 @@ Status PoolMemoryResource::wait_for_room(const AllocRequest& request, Block* blo
 
 bool PoolMemoryResource::may_come_free(const AllocRequest& request) const {
   const std::lock_guard lock(lock_);
-  std::vector<std::uint64_t> waiting(chunks_.size());
-  const auto add = [&](RangeName name) { waiting[name.chunk] += chunks_[name.chunk]->space.size(name.node); };
-  for (const auto& [stream, ranges] : pending_) ranges.for_each([&](const PendingRange& range) { add(range.name); });
-  retired_.for_each([&](const Waiting& retired) { add(retired.name); });
-  for (std::size_t index = 0; index < chunks_.size(); ++index) {
-    if (waiting[index] != 0 && chunks_[index]->space.total_free() + waiting[index] >= range_bytes(request)) return true;
+  const std::uint64_t need = range_bytes(request);
+  std::uint64_t waiting = 0;
+  bool has_room = false;  // a chunk with something waiting in it that is large enough
+  const auto add = [&](RangeName name) {
+    waiting += spaces_[name.chunk].size(name.node);
+    const auto after = chunks_.upper_bound(spaces_[name.chunk].offset(name.node));
+    has_room = has_room || (after != chunks_.begin() && std::prev(after)->second.memory.nbytes >= need);
+  };
+  for (const Pendings& pending : pending_) {
+    for (const auto& [stream, ranges] : pending) ranges.for_each([&](const PendingRange& range) { add(range.name); });
   }
-  return false;
+  retired_.for_each([&](const Waiting& retired) { add(retired.name); });
+  return has_room && spaces_[kSmallRoom].total_free() + spaces_[kLargeRoom].total_free() + waiting >= need;
 }
 
 // What one stream has given back and not passed yet, while the driver is asked about it.
 struct PoolMemoryResource::Passage {
+  PoolRoom room = kSmallRoom;
   StreamId stream = kDefaultStream;
   EventRef marker;
   std::uint64_t marked = 0;
@@ -107,8 +119,8 @@ struct PoolMemoryResource::Passage {
 // Takes a pending range of another stream, behind an event of that stream.
 bool PoolMemoryResource::steal(Lock& lock, const AllocRequest& request, Block* block, Status* failure) {
   for (const Passage& passage : list_pending()) {
-    const auto pending = pending_.find(passage.stream);
-    if (passage.stream == request.stream || pending == pending_.end()) continue;
+    const auto pending = pending_[passage.room].find(passage.stream);
+    if (passage.stream == request.stream || pending == pending_[passage.room].end()) continue;
     if (pending->second.bytes() < range_bytes(request)) continue;
     const std::uint64_t until = deallocations_;
     lock.unlock();
@@ -117,8 +129,10 @@ bool PoolMemoryResource::steal(Lock& lock, const AllocRequest& request, Block* b
     if (marked) *failure = order_.wait_for(Uses{{passage.stream, behind}}, request.stream);
     lock.lock();
     if (!failure->ok()) return false;
-    const auto still = pending_.find(passage.stream);
-    if (marked && still != pending_.end() && take_pending(still->second, request, block, until)) return true;
+    const auto still = pending_[passage.room].find(passage.stream);
+    if (marked && still != pending_[passage.room].end() &&
+        take_pending(still->second, request, block, until, Cut::at_any_cost))
+      return true;
   }
   return false;
 }
@@ -138,7 +152,7 @@ Status PoolMemoryResource::end_behind_others(Lock& lock, const Block& block, Str
   TM_TRY(uses_of(lock, block, stream, &uses));
   Uses others;
   if (uses != nullptr) others = uses->conflicts(stream, Access::write);
-  OffsetAllocator& space = chunks_[block.chunk]->space;
+  OffsetAllocator& space = spaces_[block.chunk];
   space.set_user(block.slot, block.generation | kRetiredBit);
   stats_.on_retire(block.nbytes);
   bool passed = others.empty();
@@ -176,7 +190,7 @@ Status PoolMemoryResource::reap_pending() {
 
 Status PoolMemoryResource::reap_locked(Lock& lock) {
   free_parked();
-  if (pending_.empty() && retired_.empty()) return {};
+  if (pending_[kSmallRoom].empty() && pending_[kLargeRoom].empty() && retired_.empty()) return {};
   std::vector<Waiting> done;
   Status asked = retired_.take_done(order_, lock, &done);
   for (const Waiting& waiting : done) {
@@ -193,13 +207,16 @@ Status PoolMemoryResource::reap_locked(Lock& lock) {
 
 std::vector<PoolMemoryResource::Passage> PoolMemoryResource::list_pending() const {
   std::vector<Passage> passages;
-  passages.reserve(pending_.size());
-  for (const auto& [stream, ranges] : pending_) {
-    Passage& passage = passages.emplace_back();
-    passage.stream = stream;
-    passage.marker = ranges.marker;
-    passage.marked = ranges.marked;
-    passage.now = deallocations_;
+  passages.reserve(pending_[kSmallRoom].size() + pending_[kLargeRoom].size());
+  for (const PoolRoom room : {kSmallRoom, kLargeRoom}) {
+    for (const auto& [stream, ranges] : pending_[room]) {
+      Passage& passage = passages.emplace_back();
+      passage.room = room;
+      passage.stream = stream;
+      passage.marker = ranges.marker;
+      passage.marked = ranges.marked;
+      passage.now = deallocations_;
+    }
   }
   return passages;
 }
@@ -217,8 +234,9 @@ void PoolMemoryResource::ask(Passage* passage) {
 
 // Ranges whose stream has passed become free for everyone.
 void PoolMemoryResource::promote(const Passage& passage) {
-  const auto found = pending_.find(passage.stream);
-  if (found == pending_.end()) return;
+  Pendings& pending = pending_[passage.room];
+  const auto found = pending.find(passage.stream);
+  if (found == pending.end()) return;
   PendingRanges& ranges = found->second;
   const auto set_free = [this](const PendingRange& range) { free_range(range.name); };
   if (passage.idle) {
@@ -227,7 +245,7 @@ void PoolMemoryResource::promote(const Passage& passage) {
     ranges.take_until(passage.marked, set_free);
   }
   if (ranges.empty()) {
-    pending_.erase(found);
+    pending.erase(found);
   } else if (!passage.idle && ranges.marked == passage.marked && (passage.marker_passed || !passage.marker)) {
     ranges.marker = passage.fresh;
     ranges.marked = passage.fresh ? passage.now : 0;
@@ -259,45 +277,71 @@ Status PoolMemoryResource::add_chunk(std::uint64_t nbytes, std::uint64_t alignme
     if (nbytes > options_.maximum_bytes || reserved_ > options_.maximum_bytes - nbytes) return out_of_memory(nbytes);
     reserved_ += nbytes;
   }
-  auto chunk = std::make_unique<PoolChunk>();
-  // Where it makes no difference, chunks come on the default stream: the one of a request may not live as long.
-  const StreamId origin = misses.empty() ? kDefaultStream : flight_of(misses.front()->request);
+  PoolChunk chunk;
+  chunk.is_initial = misses.empty();
+  const StreamId origin = misses.empty() ? kDefaultStream : origin_of(misses.front()->request).stream;
   const TraceInside inside;
-  Status added = upstream_->allocate({.nbytes = nbytes, .alignment = alignment, .stream = origin}, &chunk->memory);
+  Status added = upstream_->allocate({.nbytes = nbytes, .alignment = alignment, .stream = origin}, &chunk.memory);
   const bool taken = added.ok();
-  if (added.ok()) added = chunk->space.open(nbytes, kPoolGranule);
-  if (added.ok()) added = keep(&chunk, misses);
+  if (added.ok()) added = keep(chunk, misses);
   if (added.ok()) return added;
   if (taken) {
     BlockState end{};
-    (void)upstream_->deallocate(chunk->memory, kDefaultStream, &end).ok();
+    (void)upstream_->deallocate(chunk.memory, kDefaultStream, &end).ok();
   }
   const std::lock_guard lock(lock_);
   reserved_ -= nbytes;
   return added;
 }
 
+// An upstream that is not ours may hand out anything.
+Status PoolMemoryResource::check_place(const Block& memory) {
+  if (!is_aligned(memory.address, kPoolGranule))
+    return Status::fail(Code::invalid_alignment, "a chunk of the upstream does not begin where it was asked to",
+                        kPoolGranule);
+  const auto after = chunks_.lower_bound(memory.address);
+  const bool overlaps_next = after != chunks_.end() && after->first - memory.address < memory.nbytes;
+  const bool overlaps_last =
+      after != chunks_.begin() && memory.address - std::prev(after)->first < std::prev(after)->second.memory.nbytes;
+  if (overlaps_next || overlaps_last)
+    return Status::fail(Code::invalid_argument, "a chunk of the upstream overlaps one that it handed out before",
+                        memory.address, memory.nbytes);
+  return {};
+}
+
 // Whoever made the pool grow gets what it asked for before another thread can help itself.
-Status PoolMemoryResource::keep(std::unique_ptr<PoolChunk>* chunk, const Misses& misses) {
+Status PoolMemoryResource::keep(PoolChunk chunk, const Misses& misses) {
   const std::lock_guard lock(lock_);
-  auto place = std::ranges::find_if(chunks_, [](const auto& each) { return each == nullptr; });
-  // What exists from a point of a stream on is not free for everyone; it is taken as a whole, and pending on its
-  // stream.
+  TM_TRY(check_place(chunk.memory));
+  OffsetAllocator& space = spaces_[kLargeRoom];
+  const std::uint64_t address = chunk.memory.address;
+  TM_TRY(space.add_span(address, align_down(chunk.memory.nbytes, kPoolGranule), span_after(chunks_, address),
+                        &chunk.span));
+  chunks_.emplace(address, chunk);
+  const auto undo = [&] {
+    chunks_.erase(address);
+    space.remove_span(chunk.span);
+  };
+  // What exists from a point of a stream on is not free for everyone; it is pending on its stream.
   const bool pending = upstream_->is_stream_ordered() && !default_is_inline_;
   Allocation all;
-  if (pending) TM_TRY((*chunk)->space.allocate((*chunk)->memory.nbytes, kPoolGranule, &all));
-  if (place == chunks_.end()) {
-    if (chunks_.size() == kMaxChunks)
-      return Status::fail(Code::out_of_memory, "the pool has as many chunks as it can name", (*chunk)->memory.nbytes);
-    place = chunks_.insert(place, nullptr);
+  space.take_span(chunk.span, &all);
+  RangeName whole{kLargeRoom, all.node};
+  if (!misses.empty() && room_of(misses.front()->request) == kSmallRoom) {
+    Status added = add_slab(address, all.size, all.node, &whole);
+    if (!added.ok()) {
+      free_range({kLargeRoom, all.node});
+      undo();
+      return added;
+    }
   }
-  *place = std::move(*chunk);
-  const auto index = static_cast<std::uint32_t>(place - chunks_.begin());
-  if (pending ? hand_out_pending({index, all.node}, misses) : hand_out_chunk(index, misses)) {
+  if (hand_out_whole(whole, misses, pending)) {
     ++chunks_added_;
+    peak_reserved_ = std::max(peak_reserved_, reserved_);
     return {};
   }
-  *chunk = std::move(*place);
+  remove_free_slabs();
+  undo();
   return out_of_memory(misses.front()->request.nbytes);
 }
 
@@ -313,14 +357,23 @@ Status PoolMemoryResource::trim(std::uint64_t keep_bytes, std::uint64_t* release
   return reaped;
 }
 
-// The youngest first: the oldest are the largest share of a steady load.
-PoolChunks PoolMemoryResource::take_empty_chunks(std::uint64_t keep_bytes) {
+// The largest first, so that few calls do; what the pool began with comes last.
+PoolChunks PoolMemoryResource::take_empty_chunks(std::uint64_t keep_bytes, bool initial_too) {
   PoolChunks taken;
-  for (auto place = chunks_.rbegin(); place != chunks_.rend(); ++place) {
+  if (reserved_ <= keep_bytes) return taken;
+  remove_free_slabs();
+  std::vector<PoolChunk> idle;
+  for (const auto& [address, chunk] : chunks_) {
+    if ((initial_too || !chunk.is_initial) && spaces_[kLargeRoom].span_is_free(chunk.span)) idle.push_back(chunk);
+  }
+  std::ranges::sort(idle, std::greater{},
+                    [](const PoolChunk& chunk) { return std::pair(!chunk.is_initial, chunk.memory.nbytes); });
+  for (const PoolChunk& chunk : idle) {
     if (reserved_ <= keep_bytes) break;
-    if (*place == nullptr || !(*place)->is_empty()) continue;
-    reserved_ -= (*place)->memory.nbytes;
-    taken.push_back(std::move(*place));
+    reserved_ -= chunk.memory.nbytes;
+    spaces_[kLargeRoom].remove_span(chunk.span);
+    chunks_.erase(chunk.memory.address);
+    taken.push_back(chunk);
   }
   return taken;
 }
@@ -330,16 +383,16 @@ Status PoolMemoryResource::give_back(PoolChunks chunks, std::uint64_t* released)
   Status first_failure;
   *released = 0;
   const TraceInside inside;
-  for (std::unique_ptr<PoolChunk>& chunk : chunks) {
-    const std::uint64_t nbytes = chunk->memory.nbytes;
+  for (const PoolChunk& chunk : chunks) {
+    const std::uint64_t nbytes = chunk.memory.nbytes;
     BlockState end{};
-    Status given = upstream_->deallocate(chunk->memory, kDefaultStream, &end);
+    Status given = upstream_->deallocate(chunk.memory, kDefaultStream, &end);
     if (given.ok()) {
       *released += nbytes;
       continue;
     }
     if (first_failure.ok()) first_failure = std::move(given);
-    if (upstream_->state_of(chunk->memory) != BlockState::live || !keep(&chunk, {}).ok()) continue;
+    if (upstream_->state_of(chunk.memory) != BlockState::live || !keep(chunk, {}).ok()) continue;
     const std::lock_guard lock(lock_);
     reserved_ += nbytes;
   }
@@ -358,15 +411,17 @@ PoolUsage PoolMemoryResource::usage() {
 
 PoolUsage PoolMemoryResource::usage_locked() {
   free_parked();
+  remove_free_slabs();
   PoolUsage usage;
   usage.reserved_bytes = reserved_;
-  for (const auto& chunk : chunks_) {
-    if (chunk == nullptr) continue;
-    usage.chunk_count += 1;
-    usage.total_free += chunk->space.total_free();
-    usage.largest_free = std::max(usage.largest_free, chunk->space.largest_free());
+  usage.chunk_count = chunks_.size();
+  for (const OffsetAllocator& space : spaces_) {
+    usage.total_free += space.total_free();
+    usage.largest_free = std::max(usage.largest_free, space.largest_free());
   }
-  for (const auto& [stream, ranges] : pending_) usage.pending_bytes += ranges.bytes();
+  for (const Pendings& pending : pending_) {
+    for (const auto& [stream, ranges] : pending) usage.pending_bytes += ranges.bytes();
+  }
   usage.pending_bytes += stats_.retired_bytes;
   return usage;
 }

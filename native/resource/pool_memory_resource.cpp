@@ -17,6 +17,7 @@ PoolMemoryResource::PoolMemoryResource(ResourcePtr upstream, const PoolOptions& 
       upstream_(std::move(upstream)),
       options_(options),
       largest_block_(options.block_bytes == 0 ? kNoOverflowLimit : options.block_bytes),
+      large_from_(options.chunk_bytes == 0 ? kLargeBlock : ~0ULL),
       default_is_inline_(driver().stream_is_inline(kDefaultStream)),
       parks_(options.release_threshold == kNoOverflowLimit),
       order_(driver(), device()) {}
@@ -49,7 +50,7 @@ Status PoolMemoryResource::do_deallocate(const Block& block, StreamId stream, Bl
     } else {
       TM_TRY(end_behind_others(lock, block, stream, end));
     }
-    if (!has_surplus(block.chunk)) [[likely]]
+    if (!has_surplus(block)) [[likely]]
       return {};
   }
   // The block is back whatever the upstream says to its chunk; whoever calls trim() is told.
@@ -71,7 +72,7 @@ Stats PoolMemoryResource::stats() const {
 BlockState PoolMemoryResource::state_of(const Block& block) const {
   const std::lock_guard lock(lock_);
   if (!is_ours(block)) return BlockState::freed;
-  const std::uint64_t user = chunks_[block.chunk]->space.user(block.slot);
+  const std::uint64_t user = spaces_[block.chunk].user(block.slot);
   if (user == block.generation) return BlockState::live;
   return user == (block.generation | kRetiredBit) ? BlockState::retired : BlockState::freed;
 }
@@ -142,34 +143,37 @@ inline bool PoolMemoryResource::take_parked(const AllocRequest& request, Block* 
 }
 
 bool PoolMemoryResource::take_free(const AllocRequest& request, Block* block) {
-  for (std::uint32_t index = 0; index < chunks_.size(); ++index) {
-    if (chunks_[index] != nullptr && take_from(index, request, block)) return true;
-  }
-  return false;
+  return take_from(room_of(request), request, block);
 }
 
-bool PoolMemoryResource::take_from(std::uint32_t index, const AllocRequest& request, Block* block) {
-  PoolChunk& chunk = *chunks_[index];
+inline bool PoolMemoryResource::take_from(PoolRoom room, const AllocRequest& request, Block* block, Cut cut) {
+  OffsetAllocator& space = spaces_[room];
   const std::uint64_t need = range_bytes(request);
-  if (chunk.space.total_free() < need || !is_aligned(chunk.memory.address, request.alignment)) return false;
+  if (space.total_free() < need) return false;
   Allocation range;
-  if (!chunk.space.allocate(need, request.alignment, &range).ok()) return false;
-  hand_out(request, {index, range.node}, block);
+  const Status taken = room == kSmallRoom ? space.allocate(need, request.alignment, &range)
+                                          : space.allocate_closest(need, request.alignment, &range);
+  if (!taken.ok()) return false;
+  if (room == kLargeRoom && cut == Cut::with_care && cuts_too_much(range.node, 0)) {
+    free_range({room, range.node});
+    return false;
+  }
+  hand_out(request, {room, range.node}, block);
   return true;
 }
 
 // What the stream gave back itself goes first.
 bool PoolMemoryResource::take_own(const AllocRequest& request, Block* block) {
-  const auto own = pending_.find(request.stream);
-  return (own != pending_.end() && take_pending(own->second, request, block)) || take_free(request, block);
+  Pendings& pending = pending_[room_of(request)];
+  const auto own = pending.find(request.stream);
+  return (own != pending.end() && take_pending(own->second, request, block)) || take_free(request, block);
 }
 
 bool PoolMemoryResource::take_pending(PendingRanges& ranges, const AllocRequest& request, Block* block,
-                                      std::uint64_t until) {
+                                      std::uint64_t until, Cut cut) {
   const std::uint64_t need = align_up(range_bytes(request), kPoolGranule);
   const auto fits = [&](const PendingRange& range) {
-    return range.since <= until &&
-           is_aligned(chunks_[range.name.chunk]->address_of(range.name.node), request.alignment);
+    return range.since <= until && is_aligned(spaces_[range.name.chunk].offset(range.name.node), request.alignment);
   };
   PendingRange found;
   if (ranges.take_parked(need, fits, &found)) {
@@ -182,8 +186,12 @@ bool PoolMemoryResource::take_pending(PendingRanges& ranges, const AllocRequest&
     if (!ranges.take(need, fits, &found)) return false;
   }
   if (found.size > need) {
+    if (found.name.chunk == kLargeRoom && cut == Cut::with_care && cuts_too_much(found.name.node, found.size - need)) {
+      ranges.add(found);
+      return false;
+    }
     PendingRange rest = found;
-    if (!chunks_[found.name.chunk]->space.split(found.name.node, need, &rest.name.node).ok()) {
+    if (!spaces_[found.name.chunk].split(found.name.node, need, &rest.name.node).ok()) {
       ranges.add(found);
       return false;
     }
@@ -195,11 +203,11 @@ bool PoolMemoryResource::take_pending(PendingRanges& ranges, const AllocRequest&
 }
 
 void PoolMemoryResource::hand_out(const AllocRequest& request, RangeName name, Block* block) {
-  PoolChunk& chunk = *chunks_[name.chunk];
+  OffsetAllocator& space = spaces_[name.chunk];
   const std::uint64_t generation = generations_.next();
-  chunk.space.set_user(name.node, generation);
+  space.set_user(name.node, generation);
   stats_.on_allocate(request.nbytes);
-  block->address = chunk.address_of(name.node);
+  block->address = space.offset(name.node);
   block->nbytes = request.nbytes;
   block->generation = generation;
   block->stream = request.stream;
@@ -212,12 +220,11 @@ void PoolMemoryResource::hand_out(const AllocRequest& request, RangeName name, B
 }
 
 bool PoolMemoryResource::is_ours(const Block& block) const {
-  return block.origin == id() && block.chunk < chunks_.size() && chunks_[block.chunk] != nullptr &&
-         chunks_[block.chunk]->space.is_live(block.slot);
+  return block.origin == id() && block.chunk < kPoolRooms && spaces_[block.chunk].is_live(block.slot);
 }
 
 Status PoolMemoryResource::check_live(const Block& block) const {
-  if (is_ours(block) && chunks_[block.chunk]->space.user(block.slot) == block.generation) [[likely]]
+  if (is_ours(block) && spaces_[block.chunk].user(block.slot) == block.generation) [[likely]]
     return {};
   if (block.origin != id())
     return Status::fail(Code::foreign_block, "another resource made this block", block.generation, block.address);
@@ -228,12 +235,12 @@ Status PoolMemoryResource::check_live(const Block& block) const {
 inline void PoolMemoryResource::end_range(const Block& block, StreamId stream) {
   RangeName name{block.chunk, block.slot};
   if (!runs_inline(stream)) return add_pending(name, stream);
-  chunks_[name.chunk]->space.set_user(name.node, 0);
+  spaces_[name.chunk].set_user(name.node, 0);
   if (!parks_ || parked_.park(name, granules(block.nbytes), &name)) free_range(name);
 }
 
 void PoolMemoryResource::free_range(RangeName name) {
-  const Status freed = chunks_[name.chunk]->space.deallocate(name.node);
+  const Status freed = spaces_[name.chunk].deallocate(name.node);
   TM_ASSERT(freed.ok());
   (void)freed.ok();
 }
@@ -243,8 +250,8 @@ void PoolMemoryResource::free_parked() {
 }
 
 void PoolMemoryResource::add_pending(RangeName name, StreamId stream) {
-  PendingRanges& ranges = pending_.try_emplace(stream, stream).first->second;
-  OffsetAllocator& space = chunks_[name.chunk]->space;
+  PendingRanges& ranges = pending_[name.chunk].try_emplace(stream, stream).first->second;
+  OffsetAllocator& space = spaces_[name.chunk];
   space.set_user(name.node, 0);
   PendingRange evicted;
   if (ranges.park({name, space.size(name.node), ++deallocations_}, &evicted)) join_pending(ranges, evicted);
@@ -252,7 +259,7 @@ void PoolMemoryResource::add_pending(RangeName name, StreamId stream) {
 
 // It becomes one with its neighbours, unless they are parked.
 void PoolMemoryResource::join_pending(PendingRanges& ranges, PendingRange range) {
-  OffsetAllocator& space = chunks_[range.name.chunk]->space;
+  OffsetAllocator& space = spaces_[range.name.chunk];
   PendingRange neighbour;
   if (ranges.remove({range.name.chunk, space.live_after(range.name.node)}, &neighbour)) {
     space.merge(range.name.node);
@@ -268,30 +275,44 @@ void PoolMemoryResource::join_pending(PendingRanges& ranges, PendingRange range)
   ranges.add(range);
 }
 
-bool PoolMemoryResource::has_surplus(std::uint32_t chunk) const {
-  return reserved_ > options_.release_threshold && chunks_[chunk]->is_empty();
+// Whether its chunk is empty without it, and the pool has more than it should keep.
+bool PoolMemoryResource::has_surplus(const Block& block) {
+  if (reserved_ <= options_.release_threshold) return false;
+  if (block.chunk == kSmallRoom) {
+    const auto slab = piece_at(slabs_, block.address);
+    if (!spaces_[kSmallRoom].span_is_free(slab->second.span)) return false;
+    remove_slab(slab);
+  }
+  return spaces_[kLargeRoom].span_is_free(piece_at(chunks_, block.address)->second.span);
 }
 
 bool PoolMemoryResource::is_valid() const {
   const std::lock_guard lock(lock_);
   std::uint64_t reserved = 0;
   std::uint64_t live = 0;
-  for (const auto& chunk : chunks_) {
-    if (chunk == nullptr) continue;
-    reserved += chunk->memory.nbytes;
-    if (!chunk->space.is_valid()) return false;
-    chunk->space.for_each([&](std::uint64_t, std::uint64_t, bool is_free, std::uint32_t node) {
-      if (!is_free && chunk->space.user(node) != 0) ++live;
+  for (const auto& [address, chunk] : chunks_) {
+    reserved += chunk.memory.nbytes;
+    if (address != chunk.memory.address) return false;
+  }
+  for (const auto& [address, slab] : slabs_) {
+    if (!spaces_[kLargeRoom].is_live(slab.node) || spaces_[kLargeRoom].offset(slab.node) != address) return false;
+  }
+  for (const OffsetAllocator& space : spaces_) {
+    if (!space.is_valid()) return false;
+    space.for_each([&](std::uint64_t, std::uint64_t, bool is_free, std::uint32_t node) {
+      if (!is_free && space.user(node) != 0) ++live;
     });
   }
-  for (const auto& [stream, ranges] : pending_) {
-    if (ranges.stream != stream || !ranges.is_valid()) return false;
+  for (const Pendings& pending : pending_) {
+    for (const auto& [stream, ranges] : pending) {
+      if (ranges.stream != stream || !ranges.is_valid()) return false;
+    }
   }
   for (const auto& [generation, uses] : uses_) {
     if (!uses.is_valid()) return false;
   }
-  return reserved == reserved_ && live == stats_.current_count && retired_.size() == stats_.retired_count &&
-         retired_.is_valid() && parked_.is_valid();
+  return reserved == reserved_ && reserved == spaces_[kLargeRoom].capacity() && live == stats_.current_count &&
+         retired_.size() == stats_.retired_count && retired_.is_valid() && parked_.is_valid();
 }
 
 }  // namespace tensormem

@@ -7,11 +7,16 @@
 //   waits for whichever range passes first. Its stream may wait for the caller in turn, so this wait has an end.
 //   A chunk of a stream-ordered upstream exists from a point of a stream on, so it begins as pending on that stream.
 //   Growth is shared: who misses while the pool grows waits for that, and the next growth is for all who still miss.
-// Empty chunks go back to the upstream by `trim`, and by themselves above the release threshold.
+//   It grows by what is missing. A large block gets a chunk of its size; an empty chunk that is larger is cut for it
+//   only while what is lost by cutting stays a small share of the peak. Small blocks are cut from slabs.
+// Empty chunks go back to the upstream by `trim`, by themselves above the release threshold, and before the pool takes
+// more than it ever had.
 // Must not know: where the upstream's memory comes from.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -70,7 +75,7 @@ class PoolMemoryResource final : public Resource {
   // How many threads wait for the pool to grow.
   std::size_t waiting_count() const;
   // A block of what is free or proven passed by now: without growing, and without waiting.
-  bool take_passed(const AllocRequest& request, Block* block);
+  bool take_passed(const AllocRequest& request, Block* block) { return take_passed(request, block, Cut::with_care); }
   // Whether it may fit once every stream has passed.
   bool may_come_free(const AllocRequest& request) const;
   // Gives empty chunks back until at most `keep_bytes` are reserved; says how many bytes went.
@@ -88,6 +93,11 @@ class PoolMemoryResource final : public Resource {
   using MissPtr = std::shared_ptr<Miss>;
   using Misses = std::vector<MissPtr>;
   struct Flight;
+  struct Origin {  // who may share a growth: the stream that the chunk exists on first, and what it is for
+    StreamId stream = kDefaultStream;
+    PoolRoom room = kSmallRoom;
+    bool operator==(const Origin&) const = default;
+  };
 
   PoolMemoryResource(ResourcePtr upstream, const PoolOptions& options);
 
@@ -99,19 +109,33 @@ class PoolMemoryResource final : public Resource {
   std::uint64_t range_bytes(const AllocRequest& request) const {
     return options_.block_bytes == 0 ? request.nbytes : options_.block_bytes;
   }
+  PoolRoom room_of(const AllocRequest& request) const {
+    return range_bytes(request) < large_from_ ? kSmallRoom : kLargeRoom;
+  }
   std::uint64_t granules(std::uint64_t nbytes) const {
     return ((options_.block_bytes == 0 ? nbytes : options_.block_bytes) + kPoolGranule - 1) / kPoolGranule;
   }
   bool take_parked(const AllocRequest& request, Block* block);
   bool take_free(const AllocRequest& request, Block* block);
-  bool take_from(std::uint32_t index, const AllocRequest& request, Block* block);
+  enum class Cut : std::uint8_t { with_care, at_any_cost };
+  bool take_from(PoolRoom room, const AllocRequest& request, Block* block, Cut cut = Cut::with_care);
   bool take_own(const AllocRequest& request, Block* block);
-  // Gives the misses their blocks of a new chunk; whether one of them has one now. One that is taken as a whole goes to
-  // one stream: the rest is pending there.
-  bool hand_out_chunk(std::uint32_t chunk, const Misses& misses);
-  bool hand_out_pending(RangeName whole, const Misses& misses);
+  // Whether cutting an empty chunk for this range, of which `unused` is too much, loses more than may be lost.
+  bool cuts_too_much(std::uint32_t node, std::uint64_t unused);
+  std::uint64_t lost_by_cutting() const;
+  std::uint64_t may_be_lost() const;
+  // Gives the misses their blocks of new memory that is taken as a whole; whether one of them has one now. The rest is
+  // free, or pending on the stream of the first.
+  bool hand_out_whole(RangeName whole, const Misses& misses, bool pending);
+  // Turns a range of the large room into a slab, which begins as taken.
+  Status add_slab(std::uint64_t address, std::uint64_t nbytes, std::uint32_t node, RangeName* whole);
+  void remove_slab(std::map<std::uint64_t, PoolSlab>::iterator slab);
+  void remove_free_slabs();
+  // A slab for these misses of what is left over beside large blocks, or of the initial chunk.
+  bool carve_slab(std::uint64_t nbytes, const Misses& misses);
   // Of what came no later than `until`.
-  bool take_pending(PendingRanges& ranges, const AllocRequest& request, Block* block, std::uint64_t until = ~0ULL);
+  bool take_pending(PendingRanges& ranges, const AllocRequest& request, Block* block, std::uint64_t until = ~0ULL,
+                    Cut cut = Cut::with_care);
   void hand_out(const AllocRequest& request, RangeName name, Block* block);
   bool is_ours(const Block& block) const;
   Status check_live(const Block& block) const;
@@ -120,7 +144,7 @@ class PoolMemoryResource final : public Resource {
   void free_parked();
   void add_pending(RangeName name, StreamId stream);
   void join_pending(PendingRanges& ranges, PendingRange range);
-  bool has_surplus(std::uint32_t chunk) const;
+  bool has_surplus(const Block& block);
   // With the lock, which is let go while the driver is asked.
   using Lock = std::unique_lock<Spinlock>;
   // The uses of a live block; null when nobody but `stream` has anything to do with it.
@@ -134,15 +158,19 @@ class PoolMemoryResource final : public Resource {
   Status reap_locked(Lock& lock);
   bool steal(Lock& lock, const AllocRequest& request, Block* block, Status* failure);
   // With the lock.
-  PoolChunks take_empty_chunks(std::uint64_t keep_bytes);
-  std::uint64_t step() const;
-  StreamId flight_of(const AllocRequest& request) const;
+  PoolChunks take_empty_chunks(std::uint64_t keep_bytes, bool initial_too = true);
+  std::uint64_t idle_bytes() const;
+  std::uint64_t step(PoolRoom room, std::uint64_t need) const;
+  Origin origin_of(const AllocRequest& request) const;
+  PoolChunks make_room(Flight* flight);
   void board(Flight* flight);
   void forget_flights_of_parent();
   Status out_of_memory(std::uint64_t requested);
   PoolUsage usage_locked();
 
   // Without it.
+  // At any cost: also from the other room, and from whatever must be cut for it.
+  bool take_passed(const AllocRequest& request, Block* block, Cut cut);
   Status refuse_large(std::uint64_t nbytes);
   Status allocate_slowly(const AllocRequest& request, Block* block);
   Status allocate_without_growing(const AllocRequest& request, Status grown, Block* block);
@@ -153,38 +181,44 @@ class PoolMemoryResource final : public Resource {
   Status wait_for_growth(bool* waited);
   // The miss is served, refused, or left to its thread.
   Status share_growth(const MissPtr& miss);
-  void fly(StreamId origin);
-  void end_flight(StreamId origin);
+  void fly(Origin origin);
+  void end_flight(Origin origin);
   // For this request alone, and no more than it needs.
   Status grow_alone(const AllocRequest& request, Block* block);
   // With the misses that the chunk is added for; some may be left over, but not all.
   Status add_chunk(std::uint64_t nbytes, std::uint64_t alignment, const Misses& misses);
-  Status keep(std::unique_ptr<PoolChunk>* chunk, const Misses& misses);
+  Status keep(PoolChunk chunk, const Misses& misses);
+  Status check_place(const Block& memory);
   Status wait_for_pending();
   Status give_back(PoolChunks chunks, std::uint64_t* released);
 
   const ResourcePtr upstream_;
   const PoolOptions options_;
   const std::uint64_t largest_block_;
+  const std::uint64_t large_from_;  // the smallest size of the large room
   const bool default_is_inline_;
   const bool parks_;  // not when empty chunks must go back at once: a parked range would keep its chunk
   StreamOrder order_;
 
   mutable Spinlock lock_;  // guards everything below; never held over the driver, the upstream or a wait
   ForkGuard fork_guard_{lock_};
-  PoolChunks chunks_;  // null where one was given back
+  std::map<std::uint64_t, PoolChunk> chunks_;  // by address, as the slabs
+  std::map<std::uint64_t, PoolSlab> slabs_;
+  std::array<OffsetAllocator, kPoolRooms> spaces_;  // offsets are addresses
   GenerationSource generations_;
   Stats stats_;
   std::uint64_t reserved_ = 0;
+  std::uint64_t peak_reserved_ = 0;
+  std::uint64_t swaps_ = 0;  // growths that an empty chunk was given back for
   std::uint64_t deallocations_ = 0;
   std::vector<std::uint64_t> growths_;  // chunks that are being added, by number
   std::uint64_t next_growth_ = 1;
   std::uint64_t chunks_added_ = 0;
-  std::vector<StreamId> flights_;  // growths that misses may share: one at most for each origin
-  Misses misses_;                  // waiting for the next one, the oldest first
-  std::int64_t process_ = 0;       // whose flights they are
+  std::vector<Origin> flights_;  // growths that misses may share: one at most for each origin
+  Misses misses_;                // waiting for the next one, the oldest first
+  std::int64_t process_ = 0;     // whose flights they are
   ParkedRanges parked_;
-  Pendings pending_;
+  std::array<Pendings, kPoolRooms> pending_;
   RetiredList<Waiting> retired_;
   std::unordered_map<std::uint64_t, BlockUses> uses_;  // by generation; only blocks whose uses are tracked
 };

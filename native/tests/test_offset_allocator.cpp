@@ -364,3 +364,65 @@ TM_TEST("random steps agree with a map of live ranges in tiny and in huge spaces
     compare_with_model(seed, kHuge - 65536 * seed, 1ULL << (seed % 20), 500, 63);
   }
 }
+
+TM_TEST("ranges of two spans never become one, wherever the spans lie") {
+  OffsetAllocator space;
+  TM_CHECK(space.open(0, 256).ok() && space.capacity() == 0);
+  std::uint32_t high = kNoNode;
+  std::uint32_t low = kNoNode;
+  std::uint32_t middle = kNoNode;
+  TM_CHECK(space.add_span(1ULL << 40, 4096, kNoNode, &high).ok());
+  TM_CHECK(space.add_span(4096, 4096, high, &low).ok());
+  TM_CHECK(space.add_span(8192, 4096, high, &middle).ok());  // touches the one before it
+  TM_CHECK(space.capacity() == 3 * 4096 && space.largest_free() == 4096);
+  TM_CHECK(refused(space, 8192) == Code::out_of_memory);
+  const Allocation first = take(space, 4096);
+  const Allocation second = take(space, 1024);
+  TM_CHECK(!space.is_live(low) && space.live_before(second.node) == kNoNode);
+  std::uint64_t beside = 0;
+  TM_CHECK(space.is_alone(second.node, &beside) && beside == 3072);
+  TM_CHECK(space.is_alone(first.node, &beside) && beside == 0);
+  const Allocation third = take(space, 3072);
+  TM_CHECK(!space.is_alone(second.node, &beside) || !space.is_alone(third.node, &beside) ||
+           space.live_after(second.node) != third.node);
+  for (const Allocation& each : {first, second, third}) TM_CHECK(space.deallocate(each.node).ok());
+  for (const std::uint32_t span : {low, middle, high}) TM_CHECK(space.span_is_free(span));
+  TM_CHECK(space.largest_free() == 4096 && space.is_valid());
+  space.remove_span(middle);
+  Allocation whole;
+  space.take_span(low, &whole);
+  TM_CHECK(whole.offset == 4096 && whole.size == 4096 && !space.span_is_free(low));
+  TM_CHECK(space.deallocate(whole.node).ok());
+  space.remove_span(low);
+  space.remove_span(high);
+  TM_CHECK(space.capacity() == 0 && space.total_free() == 0 && space.is_valid());
+}
+
+TM_TEST("a span that is extended is one with what was added") {
+  OffsetAllocator space;
+  TM_CHECK(space.open(0, 256).ok());
+  std::uint32_t first = kNoNode;
+  std::uint32_t other = kNoNode;
+  TM_CHECK(space.add_span(0, 1024, kNoNode, &first).ok() && space.add_span(1 << 20, 1024, kNoNode, &other).ok());
+  Allocation added;
+  TM_CHECK(space.extend_span(1024, 1024, other, &added).ok() && space.is_live(added.node));
+  TM_CHECK(space.deallocate(added.node).ok() && space.largest_free() == 2048 && space.span_is_free(first));
+  std::uint32_t none = kNoNode;
+  TM_CHECK(space.add_span(100, 1024, other, &none).code() == Code::invalid_size);
+  TM_CHECK(space.add_span(1 << 21, 0, kNoNode, &none).code() == Code::invalid_size && space.is_valid());
+}
+
+TM_TEST("the closest fit leaves the least over, and fails only when nothing fits") {
+  OffsetAllocator space;
+  TM_CHECK(space.open(0, 256).ok());
+  std::uint32_t span = kNoNode;
+  for (std::uint64_t i = 20; i-- > 10;) {  // spans of 10 to 19 MiB, the large ones lower
+    TM_CHECK(space.add_span((30 - i) << 30, i << 20, kNoNode, &span).ok());
+  }
+  Allocation range;
+  TM_CHECK(space.allocate_closest(12 << 20, 256, &range).ok() && range.offset == 18ULL << 30);
+  TM_CHECK(space.allocate_closest((12 << 20) + 1, 256, &range).ok() && range.offset == 17ULL << 30);
+  TM_CHECK(space.allocate_closest(19 << 20, 1 << 30, &range).ok() && range.offset == 11ULL << 30);
+  TM_CHECK(space.allocate_closest(19 << 20, 256, &range).code() == Code::out_of_memory);
+  TM_CHECK(space.allocate_closest(0, 256, &range).code() == Code::invalid_size && space.is_valid());
+}

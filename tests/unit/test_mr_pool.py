@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from support.closing import Closing
+from support.workloads import training_step
 from tensormem import errors, mr
 from tensormem.drivers import host
 from tensormem.streams import Stream, StreamLike
@@ -45,6 +46,87 @@ def test_a_pool_starts_with_its_initial_size_and_grows_when_it_must() -> None:
     assert upstream.allocation_counts.total_count == 2
     assert grown.pool_size == upstream.bytes_outstanding >= 2 * 60 * KIB
     assert {inside.state, outside.state} == {"live"}
+
+
+def test_a_large_block_gets_a_chunk_of_its_size_and_a_small_one_a_slab() -> None:
+    exact = pool()
+    large = exact.allocate(10 * MIB)
+    assert exact.pool_size == 10 * MIB
+    small = exact.allocate(1000)
+    assert exact.pool_size <= 10.5 * MIB
+    assert (large.state, small.state) == ("live", "live")
+
+
+def test_empty_chunks_go_back_before_a_pool_takes_more_than_it_ever_had() -> None:
+    upstream = mr.StatisticsResourceAdaptor(mr.HostMemoryResource())
+    frugal = mr.PoolMemoryResource(upstream)
+    for size in (10, 7, 12, 3, 20):
+        frugal.deallocate(frugal.allocate(size * MIB))
+    assert upstream.allocation_counts.peak_bytes == 20 * MIB
+
+
+def test_a_small_block_does_not_keep_a_large_chunk() -> None:
+    apart = pool()
+    large = apart.allocate(64 * MIB)
+    small = apart.allocate(1000)
+    apart.deallocate(large)
+    assert apart.trim() == 64 * MIB
+    assert (small.state, apart.pool_size <= MIB) == ("live", True)
+
+
+def test_the_initial_memory_serves_large_and_small_blocks_to_the_last_byte() -> None:
+    upstream = mr.StatisticsResourceAdaptor(mr.HostMemoryResource())
+    mixed = mr.PoolMemoryResource(upstream, "8MiB", "8MiB")
+    held = [mixed.allocate(3 * MIB), mixed.allocate(200 * KIB), mixed.allocate(4 * MIB)]
+    while mixed.total_free >= 1024:
+        held.append(mixed.allocate(1024))
+    assert sum(block.nbytes for block in held) == 8 * MIB
+    for block in held:
+        mixed.deallocate(block)
+    assert (mixed.largest_free, upstream.allocation_counts.total_count) == (8 * MIB, 1)
+
+
+def test_what_is_too_large_for_any_empty_chunk_takes_their_place_within_the_maximum() -> None:
+    tight = pool(0, "10MiB")
+    six, four = tight.allocate(6 * MIB), tight.allocate(4 * MIB)
+    tight.deallocate(six)
+    tight.deallocate(four)
+    ten = tight.allocate(10 * MIB)
+    assert (ten.state, tight.pool_size) == ("live", 10 * MIB)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_training_step_reserves_little_more_than_it_has_live(seed: int) -> None:
+    blocks = training_step(layers=40 + 10 * seed, seed=seed)
+    events = sorted(
+        (when, starts, block.id, block.size)
+        for block in blocks
+        for when, starts in ((block.lower, 1), (block.upper, 0))
+    )
+    upstream = mr.StatisticsResourceAdaptor(mr.HostMemoryResource())
+    resource = mr.PoolMemoryResource(upstream)
+    held: dict[str, mr.DeviceBlock] = {}
+    live = most = 0
+    for _, starts, name, size in events:
+        live += size if starts else -size
+        most = max(most, live)
+        if starts:
+            held[name] = resource.allocate(size)
+        else:
+            resource.deallocate(held.pop(name))
+    assert upstream.allocation_counts.peak_bytes <= 1.05 * most
+
+
+def test_an_upstream_that_hands_out_what_it_handed_out_before_is_refused() -> None:
+    memory = mr.HostMemoryResource().allocate(4 * MIB, alignment=4096)
+    places = iter((memory.ptr, memory.ptr + MIB))
+    deceived = mr.PoolMemoryResource(
+        mr.CallbackMemoryResource(lambda nbytes, stream: next(places), lambda address, nbytes, stream: None)
+    )
+    first = deceived.allocate(2 * MIB)
+    with pytest.raises(errors.TensormemError, match="overlaps"):
+        deceived.allocate(2 * MIB)
+    assert (first.state, deceived.pool_size) == ("live", 2 * MIB)
 
 
 def test_without_an_initial_size_nothing_is_taken_before_it_is_needed() -> None:
@@ -160,15 +242,16 @@ def test_a_chunk_that_the_upstream_does_not_take_stays_in_use_and_is_offered_aga
     moody = Moody(upstream)
     stuck = mr.PoolMemoryResource(moody)
     stuck.deallocate(stuck.allocate(1000))
+    chunk = stuck.pool_size
     moody.on_deallocate = OSError("not today")
     with pytest.raises(errors.CallbackFailed) as caught:
         stuck.trim()
     assert caught.value.__cause__ is moody.on_deallocate
-    assert (stuck.pool_size, stuck.total_free, stuck.bytes_outstanding) == (MIB, MIB, 0)
+    assert (stuck.pool_size, stuck.total_free, stuck.bytes_outstanding) == (chunk, chunk, 0)
     stuck.deallocate(stuck.allocate(1000))
-    assert stuck.pool_size == upstream.bytes_outstanding == MIB
+    assert stuck.pool_size == upstream.bytes_outstanding == chunk
     moody.on_deallocate = None
-    assert stuck.trim() == MIB
+    assert stuck.trim() == chunk
     assert (stuck.pool_size, upstream.bytes_outstanding) == (0, 0)
 
 

@@ -231,7 +231,7 @@ def test_a_block_that_is_too_small_stale_or_crooked_is_refused() -> None:
     stale = leaf.allocate(1 << 21)
     leaf.deallocate(stale)
     crooked = mr.PoolMemoryResource(leaf, "8MiB")
-    shift = crooked.allocate(256)
+    shift = crooked.allocate((1 << 20) + 256)
     for gift in (leaf.allocate(64), stale, crooked.allocate(1 << 21)):
         giving.gift = gift
         with pytest.raises(errors.CallbackFailed) as caught:
