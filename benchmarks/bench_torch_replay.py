@@ -64,7 +64,7 @@ def elastic(events: list[Event]) -> int:
 def pool(events: list[Event]) -> int:
     """The most that the pool had from its upstream; its memory is never touched."""
     counted = tm.mr.StatisticsResourceAdaptor(tm.mr.HostMemoryResource())
-    replay(tm.mr.PoolMemoryResource(counted, release_threshold=0), events)
+    replay(tm.mr.PoolMemoryResource(counted), events)
     return counted.allocation_counts.peak_bytes
 
 

@@ -24,9 +24,10 @@ cdef uint64_t _nanoseconds(object seconds) except? 0xFFFFFFFFFFFFFFFF:
 cdef class PoolMemoryResource(DeviceMemoryResource):
     """Memory taken from an upstream in chunks and cut into blocks of any size, in constant time.
 
-    It starts with `initial_pool_size`, grows to at most `maximum_pool_size`, and gives chunks that are empty back to the
-    upstream: on `trim()`, and at once while it holds more than `release_threshold`. When it can neither serve nor grow,
-    a caller on the host's default stream waits up to `pending_timeout` seconds for memory that other streams still
+    It starts with `initial_pool_size` and grows to at most `maximum_pool_size`, by what is missing: a block of 256 KiB
+    or more gets a chunk of its size, smaller ones share slabs. Chunks that are empty go back to the upstream: on
+    `trim()`, at once while it holds more than `release_threshold`, and before it takes more than it ever had. When it
+    can neither serve nor grow, a caller on the host's default stream waits up to `pending_timeout` seconds for memory that other streams still
     hold; after that, or with 0 at once, it is `OutOfMemory`.
 
     >>> import tensormem as tm
