@@ -449,6 +449,22 @@ void BlockCache::set_idle_bytes(std::uint64_t idle_bytes) noexcept {
 
 // --- Looking -------------------------------------------------------------------------------------------------------
 
+std::uint64_t BlockCache::lacking_blocks(std::uint64_t count) const noexcept {
+  const std::lock_guard lock(mutex_);
+  if (count <= frames_.free_count()) return 0;
+  const std::uint64_t limit = budget_->limit();
+  const std::uint64_t room = limit - std::min(limit, budget_->used());
+  const std::uint64_t kept = pages_->cache().cached_pages() * page_bytes();
+  const std::uint64_t frames = std::min((room + kept) / frame_bytes(), frames_.frame_count() - frames_.backed_count());
+  const std::uint64_t most = frames_.free_count() + frames * shape_.blocks;
+  return count - std::min(count, most);
+}
+
+std::uint64_t BlockCache::idle_bytes_now() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return frames_.idle_count() * frame_bytes() + pages_->cache().cached_pages() * page_bytes();
+}
+
 BlockCacheStats BlockCache::stats() const noexcept {
   const std::lock_guard lock(mutex_);
   BlockCacheStats stats;

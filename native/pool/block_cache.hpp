@@ -129,6 +129,10 @@ class BlockCache final : public BudgetMember {
   // the report, whatever comes of the rest.
   Status compact(std::uint64_t max_bytes, double max_seconds, PackingReport* report) noexcept;
 
+  // How many of `count` blocks there is neither a free place nor room in the budget for.
+  std::uint64_t lacking_blocks(std::uint64_t count) const noexcept;
+  // What pages that hold nothing have, mapped or not.
+  std::uint64_t idle_bytes_now() const noexcept;
   // Gives empty pages back until at most `keep_bytes` of them are left; says how many pages went.
   std::uint64_t trim(std::uint64_t keep_bytes) noexcept;
   // Empty pages, mapped or not.

@@ -13,7 +13,10 @@ std::atomic<std::uint32_t> g_caches{0};
 
 }  // namespace
 
-BlockIds::BlockIds() noexcept : number_(1 + g_caches.fetch_add(1, std::memory_order_relaxed) % (kNumbers - 1)) {}
+BlockIds::BlockIds(const char* foreign, const char* freed) noexcept
+    : number_(1 + g_caches.fetch_add(1, std::memory_order_relaxed) % (kNumbers - 1)),
+      foreign_(foreign),
+      freed_(freed) {}
 
 bool BlockIds::reserve(std::uint64_t count) {
   if (count <= free_) return true;
@@ -88,9 +91,9 @@ Status BlockIds::refuse(CacheBlockId id) const noexcept {
   const std::uint64_t generation = id >> kGenerationShift & kMaxGeneration;
   if (id >> kNumberShift != number_ || index >= rows_.size() || generation == 0 ||
       generation > rows_[index].generation) {
-    return Status::fail(Code::foreign_block, "this cache never gave out the id", id, 0);
+    return Status::fail(Code::foreign_block, foreign_, id, 0);
   }
-  return Status::fail(Code::use_after_free, "the id was freed before", id, 0);
+  return Status::fail(Code::use_after_free, freed_, id, 0);
 }
 
 }  // namespace tensormem

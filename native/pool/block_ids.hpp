@@ -26,7 +26,9 @@ struct BlockRow {
 
 class BlockIds {
  public:
-  BlockIds() noexcept;
+  // What is said of an id that was never given out, and of one that was freed.
+  explicit BlockIds(const char* foreign = "this cache never gave out the id",
+                    const char* freed = "the id was freed before") noexcept;
 
   // Room for so many more, so that `make` cannot fail. Throws bad_alloc; false if there are too many.
   bool reserve(std::uint64_t count);
@@ -67,6 +69,8 @@ class BlockIds {
   Status refuse(CacheBlockId id) const noexcept;
 
   const std::uint32_t number_;
+  const char* const foreign_;
+  const char* const freed_;
   std::uint32_t first_free_ = 0;  // plus one
   std::uint64_t free_ = 0;
   std::uint64_t live_ = 0;

@@ -28,6 +28,7 @@ GPU: dict[type, Callable[[], Arguments]] = {
 }
 # Made by calls of others, or in other ways; each has a test below, or nothing to construct.
 ELSEWHERE = {
+    "CacheRange": "refuses __init__",
     "Accesses": "a counter that storages make; it has no __init__",
     "BlockView": "made by a block cache",
     "Budget": "refuses __init__",
@@ -67,7 +68,6 @@ ELSEWHERE = {
     "Trace": "a view of events; made by open_trace",
     "WritableFrame": "made by FrameRing.write",
     "using": "below: it makes nothing",
-    "_Batch": "made by a block cache; it has no __init__",
     "_BlockView": "made by a block cache; it has no __init__",
     "_Operand": "made by a call of a driver; it has no __init__",
 }

@@ -111,6 +111,7 @@ VirtualMemoryManager = _vmm.VirtualMemoryManager
 GrowableBuffer = _vmm.GrowableBuffer
 
 BlockCache = _pool.BlockCache
+BlockTables = _pool.BlockTables
 CacheRange = _pool.CacheRange
 install_cache_tensors = _pool.install_cache_tensors
 AllocationLimit = _resource.AllocationLimit

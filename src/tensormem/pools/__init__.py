@@ -6,7 +6,10 @@ Must not know: tensors.
 from tensormem._core import Budget, PhysicalLimit, PoolBlock, TenantBudget
 from tensormem.pools.block_cache import BlockCache
 from tensormem.pools.block_cache_stats import BlockCacheStats
+from tensormem.pools.block_tables import BlockTables
+from tensormem.pools.block_tables_stats import BlockTablesStats
 from tensormem.pools.compaction_report import CompactionReport
+from tensormem.pools.defragmenter import Defragmenter
 from tensormem.pools.memory_stats import MemoryStats
 from tensormem.pools.shared_budget import Participant, SharedBudget
 from tensormem.pools.tenant import Tenant, TenantStats
@@ -16,8 +19,11 @@ from tensormem.pools.virtual_memory_pool import VirtualMemoryPool
 __all__ = [
     "BlockCache",
     "BlockCacheStats",
+    "BlockTables",
+    "BlockTablesStats",
     "Budget",
     "CompactionReport",
+    "Defragmenter",
     "MemoryStats",
     "Participant",
     "PhysicalLimit",

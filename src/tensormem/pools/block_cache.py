@@ -76,7 +76,7 @@ class BlockCache(_core.BlockCache):
             planes=planes,
         )
         self._on_move = on_move
-        self._on_remap = on_remap
+        self._remap_listeners = [] if on_remap is None else [on_remap]
         remember(self)
 
     def stats(self) -> BlockCacheStats:
@@ -98,7 +98,7 @@ class BlockCache(_core.BlockCache):
         return CompactionReport(**done)
 
     def _tell(self, ids: "array[int]", old: "array[int]", new: "array[int]") -> tuple[str, Exception] | None:
-        """Tell both owners where blocks went, also when one of them raises; gives the first that did."""
+        """Tell all owners where blocks went, also when one of them raises; gives the first that did."""
         raised = None
         base, stride = self.base_address, self.block_stride
         if self._on_move is not None:
@@ -107,9 +107,15 @@ class BlockCache(_core.BlockCache):
                 self._on_move(ids, *addresses)
             except Exception as error:
                 raised = ("on_move", error)
-        if self._on_remap is not None:
+        for listener in tuple(self._remap_listeners):
             try:
-                self._on_remap(old, new)
+                listener(old, new)
             except Exception as error:
                 raised = raised or ("on_remap", error)
         return raised
+
+    def _add_remap_listener(self, listener: "Callable[[array[int], array[int]], object]") -> None:
+        self._remap_listeners.append(listener)
+
+    def _remove_remap_listener(self, listener: "Callable[[array[int], array[int]], object]") -> None:
+        self._remap_listeners.remove(listener)

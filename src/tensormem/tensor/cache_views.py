@@ -50,7 +50,7 @@ def tensor_over_cache(cache: BlockCache, whole: CacheRange, dtype: object, shape
         raise
 
 
-def slots_on(slots: array[int], device: WhereLike) -> Tensor:
+def slots_on(slots: array[int] | memoryview, device: WhereLike) -> Tensor:
     """The slot numbers as a tensor on a device, by one copy."""
     with from_buffer(slots) as held:
         moved = held.to(device, copy=True)

@@ -1,4 +1,5 @@
 from tensormem._core.pool.block_cache import *
+from tensormem._core.pool.block_tables import *
 from tensormem._core.pool.claims import *
 from tensormem._core.pool.elastic import *
 from tensormem._core.pool.shared_budget import *

@@ -8,7 +8,7 @@ from itertools import islice
 
 cimport cython
 from cpython cimport array as arrays
-from cpython.number cimport PyNumber_AsSsize_t
+from cpython.number cimport PyIndex_Check, PyNumber_AsSsize_t
 from cpython.buffer cimport (
     PyBUF_FORMAT,
     PyBUF_ND,
@@ -172,6 +172,8 @@ cdef class CacheRange:
 
     def check_mapped(self, uint64_t address, uint64_t nbytes):
         """Raise `NotMapped` if a slot that these bytes touch has no block."""
+        if self._cache is None:
+            raise errors.UseAfterRelease(0, what="the range was not made")
         check(self._cache._open().check_range(address, nbytes))
 
 
@@ -188,6 +190,7 @@ cdef class BlockCache:
     cdef readonly bint closed
     cdef ExportCount _uses  # by calls that are under way; closed for good with the cache
     cdef ExportCount _tensors  # storages over the addresses
+    cdef ExportCount _tables  # block tables that hold blocks
     cdef Construction _construction
     cdef object __weakref__
 
@@ -603,8 +606,14 @@ cdef class BlockCache:
             if self.closed:
                 return
             raise errors.StillHeld(self.native.get().base(), self._tensors.count(), what="tensors over the cache are in use")
+        if not self._tables.close():
+            self._tensors.reopen()
+            if self.closed:
+                return
+            raise errors.StillHeld(self.native.get().base(), self._tables.count(), what="block tables use the cache")
         if not self._uses.close():
             self._tensors.reopen()
+            self._tables.reopen()
             if self.closed:
                 return
             raise errors.StillHeld(self.native.get().base(), self._uses.count(),
