@@ -11,6 +11,7 @@ import os
 from enum import StrEnum
 
 from tensormem.errors import InvalidArgument, InvalidConfig
+from tensormem.misspellings import nearest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -189,9 +190,8 @@ def _check(field: str, text: str) -> object:
 
 
 def _warn_unknown(name: str) -> None:
-    import difflib  # slow to import, and hardly ever needed
     import warnings
 
-    likely = difflib.get_close_matches(name.removeprefix(_PREFIX).lower(), _VARIABLES, n=1)
-    hint = f"did you mean {_PREFIX}{likely[0].upper()}?" if likely else f"it knows {', '.join(_FIELDS)}"
+    likely = nearest(name.removeprefix(_PREFIX).lower(), _VARIABLES)
+    hint = f"did you mean {_PREFIX}{likely.upper()}?" if likely else f"it knows {', '.join(_FIELDS)}"
     warnings.warn(f"tensormem knows no variable {name}; {hint}", stacklevel=4)

@@ -114,12 +114,13 @@ _recognised: dict[object, DType] = {}
 class DType(str):
     """An element type: DLPack's (code, bits, lanes). There is one object per type, and it is its name as text.
 
-    It equals whatever names the same type: a text, a NumPy or torch type. Its hash is its name's.
+    It equals its name, and a type of NumPy or PyTorch that means the same; its hash is its name's. A short name such as
+    "f8" is another text, with another hash, and so is not equal: `dtype("f8")` finds the type.
 
     >>> DType(2, 32).name, DType(17, 4, 2).name
     ('float32', 'float4_e2m1fn_x2')
-    >>> dtype("float32") == "float32", dtype("float64") == float, dtype("float32") == "float64", dtype(float) != "f8"
-    (True, True, False, False)
+    >>> dtype("float64") == "float64", dtype("float64") == float, dtype("float64") == "f8", dtype("f8") == "float64"
+    (True, True, False, True)
     """
 
     __slots__ = ("bits", "code", "lanes", "name")
@@ -162,6 +163,8 @@ class DType(str):
     def __eq__(self, other: object) -> bool:
         if self is other or isinstance(other, DType):
             return self is other
+        if isinstance(other, str):  # with a text, equality has to mean equal hashes
+            return self.name == other
         try:
             return dtype(other) is self
         except InvalidDType:
@@ -217,7 +220,7 @@ class DType(str):
         return nbytes
 
 
-def dtype(value: object) -> DType:
+def dtype(value: object, /) -> DType:
     """The element type that `value` names: a name, a Python, NumPy, ml_dtypes or torch type, a typestr, or a format.
 
     In short forms a digit counts bytes as in NumPy ("i8" is int64), a lone letter is a format of the buffer protocol

@@ -7,6 +7,7 @@ Must not know: resources and tensors.
 
 from tensormem import drivers
 from tensormem._core import Event, Stream, StreamId, StreamLike, SupportsCudaStream
+from tensormem.public_functions import explain_misspellings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,3 +24,6 @@ def default_stream(driver: "WhereLike | None" = None, device: "WhereLike | int |
     True
     """
     return Stream.default(drivers.host() if driver is None else driver, device)
+
+
+explain_misspellings(globals())

@@ -2,25 +2,11 @@
 
 import importlib
 import inspect
-import pkgutil
 from types import ModuleType
 
 import pytest
 
-import tensormem
-
-# Programs, and what is not public.
-NOT_PUBLIC = ("tensormem.__main__", "tensormem._core", "tensormem.cli")
-MODULES = sorted(
-    {
-        module.name
-        for module in pkgutil.walk_packages(tensormem.__path__, "tensormem.")
-        if not module.name.startswith(NOT_PUBLIC)
-    }
-    | {"tensormem"}
-)
-NAMES = [(name, public) for name in MODULES for public in getattr(importlib.import_module(name), "__all__", [])]
-CLASSES = [(module, name) for module, name in NAMES if inspect.isclass(getattr(importlib.import_module(module), name))]
+from support.public_names import CLASSES, MODULES, NAMES
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -41,6 +41,7 @@ ELSEWHERE = {
     "DeviceBlock": "refuses __init__",
     "DeviceMemoryResource": "below, by a subclass",
     "Ending": "refuses __init__",
+    "ExplainedFunction": "made by explained_function; it has no __init__",
     "DmaMemoryResource": "below: its memory needs a device",
     "ElementType": "refuses __init__",
     "ForeignTensor": "refuses __init__",

@@ -77,12 +77,26 @@ def test_a_dtype_equals_whatever_names_it(name: str) -> None:
     ("short", "name"), [("bf16", "bfloat16"), ("fp16", "float16"), ("half", "float16"), ("double", "float64")]
 )
 def test_short_names_are_known(short: str, name: str) -> None:
-    assert tm.dtype(short) is tm.dtype(name) and tm.dtype(name) == short
+    assert tm.dtype(short) is tm.dtype(name)
+
+
+@pytest.mark.parametrize(
+    "text", ["f8", "<f8", "d", "double", "fp64", "float64", "torch.float64", "float32", "nonsense", ""]
+)
+def test_a_dtype_equals_a_text_only_with_its_hash(text: str) -> None:
+    dtype = tm.dtype("float64")
+    assert (dtype == text) is (text == dtype) is (text == "float64") is (dtype in {text}) is (text in {dtype})
+    assert (dtype != text) is (text != dtype) is not (dtype == text)
+    assert hash(dtype) == hash("float64")
 
 
 def test_a_space_equals_whatever_means_it() -> None:
-    assert tm.main == "main" == tm.main and tm.main == "cpu" and tm.main == torch.device("cpu")
-    assert tm.gpu(1) == "cuda:1" and tm.gpu(1) == "gpu:1" and tm.gpu(1) in {"gpu:1": 1}
+    assert tm.main == "main" == tm.main and tm.main == torch.device("cpu") and tm.gpu(1) == torch.device("cuda:1")
+    assert tm.gpu(1) == "gpu:1" and tm.gpu(1) in {"gpu:1": 1}
+    for other in ("cpu", "host", "cuda:1", "gpu:2"):  # another text has another hash
+        for space in (tm.main, tm.gpu(1)):
+            assert space != other and other != space and space not in {other}
+    assert tm.zeros(1, space="cpu").space is tm.main
     assert tm.main != "pinned" and tm.main != "anywhere" and tm.main != tm.ComputeDevice("cpu") and tm.main != 0
     assert hash(tm.main) == hash("main") and tm.zeros(1).space == "main"
 

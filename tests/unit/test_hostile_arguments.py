@@ -56,7 +56,7 @@ def test_a_reservation_asks_for_its_size_once() -> None:
 @pytest.mark.parametrize("offset", [1 << 57, 1 << 60, 0x00FF << 48, 1 << 63])
 def test_a_dlpack_offset_to_where_no_process_has_memory_is_refused(offset: int) -> None:
     with pytest.raises(BufferError):
-        tm.from_dlpack(MadeProducer([2, 2], [1.0, 2.0, 3.0, 4.0], byte_offset=offset))
+        tm.from_dlpack(MadeProducer([2, 2], [1.0, 2.0, 3.0, 4.0], spoiled={"byte_offset": offset}))
 
 
 def test_a_tag_that_is_not_in_force_cannot_end() -> None:

@@ -30,8 +30,19 @@ def test_torch_shares_memory_both_ways_and_gradients_stay_there() -> None:
     ours = interop.torch.from_torch(weights)
     ours.fill_(2)
     assert weights.tolist() == [2.0] * 3
-    with pytest.raises(BufferError):
-        interop.torch.to_torch(tensor.as_readonly())
+
+
+def test_torch_is_refused_read_only_memory_and_given_a_copy_on_request() -> None:
+    """It does not look at DLPack's flag: with protected pages behind it, a write would end the process."""
+    tensor = tm.arange(3).as_readonly()
+    for take in (torch.as_tensor, torch.utils.dlpack.from_dlpack, interop.torch.to_torch):
+        with pytest.raises(BufferError, match="PyTorch has no read-only tensors"):
+            take(tensor)
+        assert take(tensor.clone()).tolist() == [0, 1, 2]
+    copied = torch.utils.dlpack.from_dlpack(tensor, copy=True)
+    copied[0] = 9
+    assert tensor.tolist() == [0, 1, 2] and not np.from_dlpack(tensor).flags.writeable
+    assert not np.asarray(tensor).flags.writeable and memoryview(tensor).readonly
 
 
 def test_jax_arrays_come_in_read_only_and_ours_go_out() -> None:

@@ -21,6 +21,9 @@ driver_from_capsule = _base.from_capsule
 host_driver = _base.host
 host_facts = _base.host_facts
 
+ExplainedFunction = _base.ExplainedFunction
+explained_function = _base.explained_function
+
 GpuPlatform = _base.GpuPlatform
 open_gpu = _base.open_gpu
 

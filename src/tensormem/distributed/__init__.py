@@ -5,6 +5,7 @@ descriptor. A module is loaded when it is first named, and its engine when it is
 """
 
 from tensormem.lazy_names import load_name
+from tensormem.public_functions import explain_misspellings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +51,9 @@ _HOMES = {
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return load_name(__name__, name, _HOMES)
+    load_name(__name__, name, _HOMES)
+    explain_misspellings(globals(), name)
+    return globals()[name]
 
 
 def __dir__() -> list[str]:

@@ -3,9 +3,11 @@
 A driver is the only code that touches an operating system or device API. Must not know: what the memory is used for.
 """
 
+from tensormem import spaces
 from tensormem.drivers.plugins import driver_from_capsule, register_driver, unregister_driver
 from tensormem.drivers.registry import ProbeResult, host, probe
 from tensormem.drivers.where import COMPUTING, GPUS, Where, get, gpu, resolve
+from tensormem.public_functions import explain_misspellings
 
 __all__ = [
     "COMPUTING",
@@ -21,3 +23,6 @@ __all__ = [
     "resolve",
     "unregister_driver",
 ]
+
+explain_misspellings(vars(spaces))  # which do without compiled modules, and cannot do it themselves
+explain_misspellings(globals())

@@ -12,5 +12,8 @@ from tensormem.gl.fence import GlFence
 from tensormem.gl.library import GlLibrary, library
 from tensormem.gl.texture import Texture
 from tensormem.gl.texture_format import TextureFormat
+from tensormem.public_functions import explain_misspellings
 
 __all__ = ["GlContext", "GlFence", "GlLibrary", "PixelBuffer", "Texture", "TextureFormat", "library", "why_not"]
+
+explain_misspellings(globals())

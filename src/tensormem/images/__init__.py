@@ -8,5 +8,8 @@ from tensormem.images.image_view import Image
 from tensormem.images.layout import ImageLayout, PlaneLayout
 from tensormem.images.making import image
 from tensormem.images.pixel_format import PixelFormat, PlanePattern
+from tensormem.public_functions import explain_misspellings
 
 __all__ = ["Image", "ImageLayout", "PixelFormat", "PlaneLayout", "PlanePattern", "image"]
+
+explain_misspellings(globals())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import lcm
+from operator import index
 from typing import SupportsIndex
 
 from tensormem import errors
@@ -96,7 +97,7 @@ class ImageLayout:
 
 
 def _side(value: SupportsIndex, what: str) -> int:
-    number = value.__index__()
+    number = index(value)
     if not 1 <= number <= _MOST:
         raise errors.InvalidArgument(f"the {what} of an image is 1 or more, not {number}")
     return number

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tensormem import errors
 from tensormem.interop.library import load
 from tensormem.mr import DeviceBlock, DeviceMemoryResource
+from tensormem.public_functions import explain_misspellings
 from tensormem.streams import StreamLike
 from tensormem.tensor import Tensor, from_dlpack
 
@@ -80,3 +81,6 @@ def to_arrow(tensor: Tensor) -> "pa.Array":
         raise errors.InvalidDType(tensor.dtype, what="Arrow has no array of such elements in this layout")
     kind = pyarrow.from_numpy_dtype(tensor.dtype.typestr)
     return pyarrow.Array.from_buffers(kind, tensor.size, [None, pyarrow.py_buffer(tensor)])
+
+
+explain_misspellings(globals())

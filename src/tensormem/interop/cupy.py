@@ -13,6 +13,7 @@ from typing import Any
 from tensormem import errors
 from tensormem.interop.library import check_device_accessible, hook_tag, load
 from tensormem.mr import DeviceMemoryResource
+from tensormem.public_functions import explain_misspellings
 
 __all__ = ["allocator"]
 
@@ -48,3 +49,6 @@ class _CurrentStream:
 
     def __cuda_stream__(self) -> tuple[int, int]:
         return 0, self._handle
+
+
+explain_misspellings(globals())

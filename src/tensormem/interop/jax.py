@@ -11,6 +11,7 @@ Must not know: anything of JAX but its two DLPack functions.
 from typing import Any
 
 from tensormem.interop.library import load
+from tensormem.public_functions import explain_misspellings
 from tensormem.tensor import Tensor, from_dlpack
 
 __all__ = ["from_jax", "to_jax"]
@@ -30,3 +31,6 @@ def to_jax(tensor: Tensor, *, copy: bool | None = None) -> Any:
     # JAX takes dense memory only, and says so with an assertion.
     source = tensor if tensor.is_contiguous or copy is False else tensor.contiguous()
     return jax.numpy.from_dlpack(source, copy=copy)
+
+
+explain_misspellings(globals())

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from tensormem import errors
 from tensormem.interop.library import check_device_accessible, hook_tag, load
 from tensormem.mr import DeviceBlock, DeviceMemoryResource
+from tensormem.public_functions import explain_misspellings
 
 __all__ = ["memory_manager"]
 
@@ -71,3 +72,6 @@ class _Release:
 
     def __call__(self) -> None:
         self._block = None
+
+
+explain_misspellings(globals())

@@ -37,6 +37,7 @@ from tensormem._core import NumpyAllocator, check_numpy_table, note_shortage, wa
 from tensormem.dtypes import DType
 from tensormem.interop.library import hook_tag
 from tensormem.mr import DeviceBlock, DeviceMemoryResource
+from tensormem.public_functions import explain_misspellings
 from tensormem.units import parse_size
 
 __all__ = ["as_array", "use", "watch"]
@@ -147,3 +148,6 @@ def _element(dtype: npt.DTypeLike | DType) -> np.dtype[Any]:
             element, what="memory of ours holds plain bytes, so elements have a size and no objects"
         )
     return element
+
+
+explain_misspellings(globals())

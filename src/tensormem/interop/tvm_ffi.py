@@ -10,6 +10,7 @@ Must not know: anything of TVM but that. Functions compiled with tvm-ffi take ou
 from typing import Any
 
 from tensormem.interop.library import load
+from tensormem.public_functions import explain_misspellings
 from tensormem.tensor import Tensor, from_dlpack
 
 __all__ = ["from_tvm", "to_tvm"]
@@ -23,3 +24,6 @@ def from_tvm(tensor: Any) -> Tensor:
 def to_tvm(tensor: Tensor) -> Any:
     """A tvm-ffi tensor over the same memory."""
     return load("tvm_ffi", "apache-tvm-ffi").from_dlpack(tensor)
+
+
+explain_misspellings(globals())

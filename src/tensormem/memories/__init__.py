@@ -10,6 +10,7 @@ from tensormem.memories.kinds import TensorMemory
 from tensormem.memories.maps import MappedOwner, SharedOwner, TensorMap
 from tensormem.memories.registry import MemoryProvider, allocate, providers, register_memory, unregister_memory
 from tensormem.memories.storage import Storage, StorageOwner
+from tensormem.public_functions import explain_misspellings
 
 __all__ = [
     "Availability",
@@ -26,3 +27,5 @@ __all__ = [
     "register_memory",
     "unregister_memory",
 ]
+
+explain_misspellings(globals())

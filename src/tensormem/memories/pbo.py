@@ -14,6 +14,7 @@ from tensormem.gl import GlContext, PixelBuffer
 from tensormem.gl import why_not as why_no_opengl
 from tensormem.memories.kinds import TensorMemory
 from tensormem.mr import DeviceMemoryResource, get_kind_resource
+from tensormem.public_functions import explain_misspellings
 from tensormem.spaces import LogicalMemorySpace, main
 
 TYPE_CHECKING = False
@@ -116,3 +117,6 @@ def _default_context() -> GlContext:
         raise errors.MemoryUnavailable("pbo", missing.reason) from None
     except errors.DriverError as failed:
         raise errors.MemoryUnavailable("pbo", str(failed)) from failed
+
+
+explain_misspellings(globals())

@@ -7,25 +7,34 @@ always works; the others are modules here, imported when they are first asked fo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, SupportsIndex
 
 from tensormem import errors
-from tensormem._core import Storage, adopt_storage
+from tensormem._core import Storage, StreamLike, adopt_storage
 from tensormem.config import get_config
 from tensormem.drivers import resolve
 from tensormem.memories import mem
 from tensormem.memories.kinds import TensorMemory
-from tensormem.mr import get_kind_resource
+from tensormem.mr import DeviceMemoryResource, get_kind_resource
 from tensormem.spaces import main
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from tensormem.drivers.where import WhereLike
+    from tensormem.gl import GlContext
 
-__all__ = ["MemoryProvider", "allocate", "find_provider", "providers", "register_memory", "unregister_memory"]
+__all__ = [
+    "MemoryProvider",
+    "allocate",
+    "allocate_kind",
+    "find_provider",
+    "providers",
+    "register_memory",
+    "unregister_memory",
+]
 
 GROUP = "tensormem.memories"
 
@@ -39,6 +48,13 @@ _BUILT_IN: dict[str, str] = {
     TensorMemory.DMA: "tensormem.memories.dma",
     TensorMemory.PBO: "tensormem.memories.pbo",
     TensorMemory.SHM: "tensormem.memories.shm",
+}
+_COMMON = ("mr", "stream", "alignment", "tag")  # what every kind takes
+_OPTIONS: dict[str, tuple[str, ...]] = {
+    TensorMemory.MEM: (),
+    TensorMemory.DMA: ("heap", "name"),
+    TensorMemory.PBO: ("context", "persistent", "usage"),
+    TensorMemory.SHM: ("peers", "huge_pages"),
 }
 
 
@@ -78,16 +94,49 @@ def allocate(
     nbytes: SupportsIndex,
     memory: TensorMemory | str = TensorMemory.MEM,
     space: WhereLike = main,
-    **options: Any,
+    *,
+    mr: DeviceMemoryResource | None = None,
+    stream: StreamLike | None = None,
+    alignment: SupportsIndex | None = None,
+    tag: str | None = None,
+    peers: str | None = None,
+    huge_pages: bool | None = None,
+    heap: str | None = None,
+    name: str | None = None,
+    context: GlContext | None = None,
+    persistent: bool | None = None,
+    usage: str | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> Storage:
     """A storage of the kind asked for, never of another. `MemoryUnavailable` says why not, and what to do.
 
     Only `TENSORMEM_FORCE_MEM=1` is stronger: then everything is plain memory, and the storage's `reason` says so.
+    `peers` and `huge_pages` are of `shm`, `heap` and `name` of `dma`, `context`, `persistent` and `usage` of `pbo`;
+    another kind refuses them. `options` are further arguments for a kind of your own.
 
     >>> allocate(64, "mem").nbytes
     64
     """
+    said: dict[str, Any] = {
+        "mr": mr,
+        "stream": stream,
+        "alignment": alignment,
+        "tag": tag,
+        "peers": peers,
+        "huge_pages": huge_pages,
+    }
+    said |= {"heap": heap, "name": name, "context": context, "persistent": persistent, "usage": usage}
+    return allocate_kind(nbytes, memory, space, said | dict(options or {}))
+
+
+def allocate_kind(
+    nbytes: SupportsIndex, memory: TensorMemory | str, space: WhereLike, options: Mapping[str, Any]
+) -> Storage:
+    """`allocate`, with its named arguments in one mapping; None is what was not said."""
+    options = {name: value for name, value in options.items() if value is not None}
     provider = _providers.get(memory) or find_provider(memory)
+    for name in options:
+        _check_option(name, memory)
     if provider is mem.allocate:
         return mem.allocate(nbytes, space, **options)
     if get_config().force_mem:
@@ -96,15 +145,23 @@ def allocate(
     return storage if memory in _BUILT_IN else _counted(storage, str(memory), options)
 
 
-def _counted(storage: Storage, kind: str, options: dict[str, Any]) -> Storage:
+def _check_option(name: str, memory: TensorMemory | str) -> None:
+    """A kind of ours takes its own options; what another kind takes is for that one to say."""
+    if memory in _OPTIONS and name not in _COMMON and name not in _OPTIONS[memory]:
+        homes = [str(kind) for kind, names in _OPTIONS.items() if name in names]
+        meant = f"; it is one of {' and '.join(homes)}" if homes else ""
+        raise errors.InvalidArgument(f"{name} is not an option of {memory} memory{meant}")
+
+
+def _counted(storage: Storage, kind: str, options: Mapping[str, Any]) -> Storage:
     """What a provider of somebody else's made is counted like every other memory, unless a resource does already."""
     named = {name: options[name] for name in ("stream", "tag") if name in options}
     counted: Storage = adopt_storage(get_kind_resource(kind), storage, **named)
     return counted
 
 
-def _forced(nbytes: SupportsIndex, asked: str, space: WhereLike, options: dict[str, Any]) -> Storage:
-    kept = {name: value for name, value in options.items() if name in ("mr", "stream", "alignment", "tag")}
+def _forced(nbytes: SupportsIndex, asked: str, space: WhereLike, options: Mapping[str, Any]) -> Storage:
+    kept = {name: value for name, value in options.items() if name in _COMMON}
     storage = mem.allocate(nbytes, space, **kept)
     storage.reason = f"TENSORMEM_FORCE_MEM is set; {asked} was asked for"
     return storage

@@ -13,6 +13,7 @@ from tensormem._core import Storage, StreamLike, allocate_shared_memory, attach_
 from tensormem.memories import processes
 from tensormem.memories.kinds import TensorMemory
 from tensormem.mr import DeviceMemoryResource, get_kind_resource
+from tensormem.public_functions import explain_misspellings
 from tensormem.spaces import LogicalMemorySpace, main
 
 TYPE_CHECKING = False
@@ -111,3 +112,5 @@ def _check(space: LogicalMemorySpace, peers: str) -> None:
 
 
 processes.install()
+
+explain_misspellings(globals())

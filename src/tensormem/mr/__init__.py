@@ -62,6 +62,7 @@ from tensormem.mr.resources import (
     TrackingResourceAdaptor,
     tag,
 )
+from tensormem.public_functions import explain_misspellings
 
 __all__ = [
     "AbstractMemoryResource",
@@ -122,3 +123,5 @@ __all__ = [
     "trim",
     "use_resource",
 ]
+
+explain_misspellings(globals())

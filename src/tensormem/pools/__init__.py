@@ -15,6 +15,7 @@ from tensormem.pools.shared_budget import Participant, SharedBudget
 from tensormem.pools.tenant import Tenant, TenantStats
 from tensormem.pools.tenant_pool import TenantPool, TenantPoolStats
 from tensormem.pools.virtual_memory_pool import VirtualMemoryPool
+from tensormem.public_functions import explain_misspellings
 
 __all__ = [
     "BlockCache",
@@ -36,3 +37,5 @@ __all__ = [
     "TenantStats",
     "VirtualMemoryPool",
 ]
+
+explain_misspellings(globals())

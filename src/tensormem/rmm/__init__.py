@@ -9,6 +9,7 @@ b'abc'
 >>> rmm.reinitialize()
 """
 
+from tensormem.public_functions import explain_misspellings
 from tensormem.rmm import _cuda as _cuda
 from tensormem.rmm import mr, pylibrmm, statistics
 from tensormem.rmm._version import __git_commit__, __version__
@@ -54,3 +55,5 @@ __all__ = [
     "statistics",
     "unregister_reinitialize_hook",
 ]
+
+explain_misspellings(globals())

@@ -11,6 +11,7 @@ from typing import Literal, ParamSpec, TypeVar
 
 from tensormem import errors
 from tensormem.mr import Statistics
+from tensormem.public_functions import explain_misspellings
 from tensormem.rmm import mr
 
 __all__ = [
@@ -215,3 +216,6 @@ def _get_descriptive_name_of_object(obj: Callable[..., object]) -> str:
     function = inspect.unwrap(obj)
     _, line = inspect.getsourcelines(function)
     return f"{inspect.getfile(function)}:{line}({function.__qualname__})"
+
+
+explain_misspellings(globals())

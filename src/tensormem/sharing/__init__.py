@@ -3,6 +3,7 @@
 Must not know: where shared memory comes from (memories), and what is done with it.
 """
 
+from tensormem.public_functions import explain_misspellings
 from tensormem.sharing.channel import Channel, ChannelListener
 from tensormem.sharing.frame import Frame, WritableFrame
 from tensormem.sharing.frame_ring import FrameReader, FrameRing
@@ -12,3 +13,5 @@ from tensormem.sharing.ways import ReadMode, WhenFull
 __all__ = ["Channel", "ChannelListener", "Frame", "FrameReader", "FrameRing", "ReadMode", "WhenFull", "WritableFrame"]
 
 install()
+
+explain_misspellings(globals())

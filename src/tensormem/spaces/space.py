@@ -47,13 +47,13 @@ _read: dict[str, LogicalMemorySpace] = {}
 class LogicalMemorySpace(Place):
     """Where bytes live and who can reach them: `main`, `pinned`, `gpu(i)` or `managed`.
 
-    A space does not say whose GPU it is: `cuda:1` and `rocm:1` are other ways to write `gpu:1`. It equals every
-    text and device of another library that means it, and its hash is that of its own text.
+    A space does not say whose GPU it is: `cuda:1` and `rocm:1` are other ways to write `gpu:1`. It equals its
+    own text, whose hash it has, and a device of another library that means it; `parse` reads all other texts.
 
     >>> LogicalMemorySpace.parse("cuda:1") is gpu(1), str(gpu(1)), sorted([managed, gpu(1), gpu(0), main])
     (True, 'gpu:1', [tm.main, tm.gpu(0), tm.gpu(1), tm.managed])
-    >>> main == "main", main == "cpu", gpu(1) == "cuda:1", main == "pinned", main == "nowhere"
-    (True, True, True, False, False)
+    >>> main == "main", gpu(1) == "gpu:1", gpu(1) == "cuda:1", main == "pinned", main == "nowhere"
+    (True, True, False, False, False)
     """
 
     __slots__ = ()
@@ -116,6 +116,8 @@ class LogicalMemorySpace(Place):
     def __eq__(self, other: object) -> bool:
         if self is other or other is None or isinstance(other, Place):
             return self is other
+        if isinstance(other, str):  # with a text, equality has to mean equal hashes: "cpu" is another one
+            return str(self) == other
         try:
             return LogicalMemorySpace.parse(other) is self  # type: ignore[arg-type]
         except InvalidSpace:

@@ -3,7 +3,7 @@
 A tensor is a description of bytes: storage, element type, shape, strides, offset. There is no arithmetic; other
 libraries see the same bytes by DLPack, the buffer protocol or an array interface. The class is compiled; what it cannot
 do alone is installed here. Reads from low to high: values, making, factories, descriptors, text, wire, pickling,
-places, cache views, hooks, namespace.
+places, cache views, readers, hooks, namespace.
 """
 
 import sys
@@ -21,6 +21,7 @@ from tensormem._core import (
 from tensormem.copy import TransferReport
 from tensormem.memories import TensorMemory
 from tensormem.mr import current
+from tensormem.public_functions import explain_misspellings
 from tensormem.spaces import main
 from tensormem.tensor import cache_views, hooks
 from tensormem.tensor.descriptors import from_fd
@@ -72,3 +73,5 @@ install_tensors(hooks, *current.cells())
 install_dlpack(hooks, main, TensorMemory.MEM)
 install_cache_tensors(cache_views)
 sys.modules[__name__].__class__ = TensorModule
+
+explain_misspellings(globals())

@@ -27,12 +27,13 @@ from tensormem.drivers import resolve
 from tensormem.memories.choice import allocate_for
 from tensormem.memories.kinds import TensorMemory
 from tensormem.memories.mem import place_of, vendor_of
-from tensormem.memories.registry import allocate as allocate_kind
+from tensormem.memories.registry import allocate_kind
 from tensormem.mr import get_current_device_resource
 from tensormem.spaces import main
 from tensormem.tensor.descriptors import clone_fd
 from tensormem.tensor.pickling import reduce
 from tensormem.tensor.places import describe_place, foreign_place
+from tensormem.tensor.readers import check_reader
 from tensormem.tensor.text import html, text
 from tensormem.tensor.values import encode_pattern, nested
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "allocate",
+    "check_reader",
     "clone",
     "clone_fd",
     "copy_into",
@@ -88,13 +90,10 @@ def allocate(
         return Storage(0, 0, owner=None, host_accessible=options.pop("host"), **options)
     if mr is not None and (memory is None or memory == TensorMemory.MEM):
         return storage_from(mr, nbytes, stream, alignment, tag)
-    said = (("stream", stream), ("alignment", alignment), ("tag", tag))
-    options = {name: value for name, value in said if value is not None}
-    if mr is not None:
-        options["mr"] = mr
+    options = {"mr": mr, "stream": stream, "alignment": alignment, "tag": tag}
     if memory is None:
-        return allocate_for(nbytes, use, wanted or main, **options)
-    return allocate_kind(nbytes, memory, wanted or main, **options)
+        return allocate_for(nbytes, use, wanted or main, options)
+    return allocate_kind(nbytes, memory, wanted or main, options)
 
 
 def current_resource() -> DeviceMemoryResource:

@@ -55,10 +55,10 @@ def _given_back(made: MadeProducer) -> None:
 
 
 def _rule_refusing(sentence: str, *, dangerous: bool = True, **spoiled: Any) -> Rule:
-    lengths = spoiled.pop("lengths", [2, 3])
+    lengths, strides = spoiled.pop("lengths", [2, 3]), spoiled.pop("strides", None)
 
     def check(subject: Consumer) -> None:
-        _refused(subject, MadeProducer(lengths, _VALUES, **spoiled))
+        _refused(subject, MadeProducer(lengths, _VALUES, strides=strides, spoiled=spoiled))
 
     return Rule(f"refuses {sentence}", check, dangerous)
 
@@ -127,7 +127,7 @@ def consumes_once(subject: Consumer) -> None:
 
 
 def reads_an_offset(subject: Consumer) -> None:
-    made = MadeProducer([2, 2], _VALUES, byte_offset=8)
+    made = MadeProducer([2, 2], _VALUES, spoiled={"byte_offset": 8})
     _taken(subject, made, [[2.0, 3.0], [4.0, 5.0]])
 
 
@@ -136,11 +136,11 @@ def reads_strides(subject: Consumer) -> None:
 
 
 def reads_null_strides(subject: Consumer) -> None:
-    _taken(subject, _good(legacy=True, strides_pointer=_NULL))
+    _taken(subject, _good(legacy=True, spoiled={"strides_pointer": _NULL}))
 
 
 def takes_or_refuses_negative_strides(subject: Consumer) -> None:
-    made = MadeProducer([6], _VALUES, strides=[-1], byte_offset=20)
+    made = MadeProducer([6], _VALUES, strides=[-1], spoiled={"byte_offset": 20})
     result, refused = _attempt(subject, made)
     if refused:
         return _given_back(made)
@@ -153,13 +153,13 @@ def takes_scalars_and_empty_tensors(subject: Consumer) -> None:
 
 
 def takes_null_where_nothing_is(subject: Consumer) -> None:
-    _taken(subject, MadeProducer([0], [], data=None), [])
+    _taken(subject, MadeProducer([0], [], spoiled={"data": None}), [])
 
 
 def respects_read_only(subject: Consumer) -> None:
     if subject.writable is None:
         raise NotApplicable("nobody can tell whether its tensors may be written")
-    made = _good(flags=1)
+    made = _good(spoiled={"flags": 1})
     result, refused = _attempt(subject, made)
     if refused:
         return _given_back(made)
@@ -200,7 +200,7 @@ def refuses_what_is_no_capsule(subject: Consumer) -> None:
 
 
 def gives_back_what_it_does_not_know(subject: Consumer) -> None:
-    made = _good(major=2)
+    made = _good(spoiled={"major": 2})
     _, refused = _attempt(subject, made)
     _needs_versions(made)
     expect(refused, "it was taken")

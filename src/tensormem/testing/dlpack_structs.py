@@ -5,7 +5,7 @@ side. Only what is called in the middle of exceptions, the deleter and the end o
 """
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tensormem._core import capsule_around, counting_deleter
@@ -116,7 +116,8 @@ _USED = {b"dltensor": b"used_dltensor", b"dltensor_versioned": b"used_dltensor_v
 class MadeProducer:
     """A producer of one tensor of float32, right in every way unless a field is spoiled. Counts its deleter's calls.
 
-    Fields of the struct are spoiled by name: `ndim=-1`, `data=None`; pointers as `shape_pointer`, `strides_pointer`.
+    Fields of the struct are spoiled by name: `{"ndim": -1}`, `{"data": None}`; pointers as
+    `shape_pointer` and `strides_pointer`.
 
     >>> import tensormem as tm
     >>> made = MadeProducer([2, 2], [1.0, 2.0, 3.0, 4.0])
@@ -136,7 +137,7 @@ class MadeProducer:
         legacy: bool = False,
         strides: Sequence[int] | None = None,
         deleter: bool = True,
-        **spoiled: Any,
+        spoiled: Mapping[str, Any] | None = None,
     ) -> None:
         self.asked: list[dict[str, Any]] = []
         self._legacy = legacy
@@ -149,7 +150,7 @@ class MadeProducer:
             struct.context = ctypes.addressof(self._deleted)
             struct.deleter = counting_deleter(struct is self._new) if deleter else None
             self._fill(struct.tensor, len(shape))
-            for name, value in spoiled.items():
+            for name, value in (spoiled or {}).items():
                 field = name.removesuffix("_pointer")
                 if hasattr(struct.tensor, field) or hasattr(struct, field):
                     setattr(struct if hasattr(struct, field) else struct.tensor, field, value)

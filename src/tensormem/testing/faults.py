@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tensormem import _core
+from tensormem.public_functions import explain_misspellings
 
 __all__ = ["count_system_calls", "each_system_call_fails", "failing_system_call"]
 
@@ -70,3 +71,6 @@ def each_system_call_fails(
         outcome = [raised]
         raised = None
         yield outcome.pop()
+
+
+explain_misspellings(globals())

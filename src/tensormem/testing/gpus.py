@@ -8,31 +8,18 @@ import gc
 import os
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tensormem import copy, errors, units
+from tensormem import copy, errors
 from tensormem._core import Driver, GpuPlatform, Stream, open_gpu
 from tensormem.drivers import registry, simulator
 from tensormem.mr import current
+from tensormem.public_functions import explain_misspellings
+from tensormem.testing.gpu_facts import HABITS, Habits, MachineFacts, config_text
 
 __all__ = ["HABITS", "Habits", "SimulatedGpu", "simulated_environment", "simulated_gpu"]
-
-Habits = bool | Mapping[str, bool]
-
-HABITS = (
-    "free_waits",
-    "serial_host_functions",
-    "peer_grants",
-    "sizeless_descriptors",
-    "bounded_queue",
-    "capture_rules",
-    "zero_byte_pools",
-    "import_by_pointer",
-    "timing_cost",
-)
-"""What real drivers do, by name; docs/explanation/gpus.md says what each is and where it comes from."""
 
 _MEMORY = (
     "allocations",
@@ -211,7 +198,18 @@ def simulated_gpu(
     strict: bool = True,
     profile: str | None = None,
     habits: Habits | None = None,
-    **options: int | str | Sequence[str],
+    version: int | None = None,
+    peer: int | None = None,
+    pools: int | None = None,
+    virtual: int | None = None,
+    managed: int | None = None,
+    concurrent: int | None = None,
+    posix: int | None = None,
+    integrated: int | None = None,
+    granularity: int | str | None = None,
+    recommended: int | str | None = None,
+    queue: int | None = None,
+    without: str | Sequence[str] | None = None,
 ) -> Iterator[SimulatedGpu]:
     """Simulate `devices` GPUs with so much `memory` each (or a size for each one) while the body runs.
 
@@ -222,8 +220,10 @@ def simulated_gpu(
     `profile` is the kind of device ("h100", "orin", "wsl", "vgpu", "novmm"; for ROCm "mi300", "mi300-rocm6.2",
     "mi300-rocm7.1", "mi300-rocm10"), which says what it can do. `habits` are what real drivers do and a kind one does
     not (the list is `HABITS`): all of them are on. `habits={"free_waits": False}` switches one off, `habits=False` all.
-    Further options: version=12020, peer=0, pools=0, virtual=0, managed=0, concurrent=0, posix=0, integrated=1,
-    granularity="64KiB", recommended="1GiB", queue=64, without=["cuMemCreate", "cuMemMap"].
+    What follows overrides the profile: `version` of the driver (12020); whether there are `peer` access, `pools`,
+    `virtual` memory, `managed` memory, `concurrent` access to it and `posix` handles, and whether it is `integrated`
+    (0 or 1); `granularity` and the `recommended` one ("64KiB"); how much a stream's `queue` holds; and functions that
+    the driver is `without` (["cuMemCreate", "cuMemMap"]).
 
     >>> import tensormem as tm
     >>> from tensormem.testing import simulated_gpu
@@ -232,7 +232,21 @@ def simulated_gpu(
     <Driver cuda:1 (simulated)>
     """
     sizes = [memory] * devices if isinstance(memory, int | str) else list(memory)
-    with _switched_on(vendor, _config(sizes, profile, habits, options)) as gpu:
+    facts = MachineFacts(
+        version=version,
+        peer=peer,
+        pools=pools,
+        virtual=virtual,
+        managed=managed,
+        concurrent=concurrent,
+        posix=posix,
+        integrated=integrated,
+        granularity=granularity,
+        recommended=recommended,
+        queue=queue,
+        without=without,
+    )
+    with _switched_on(vendor, config_text(sizes, profile, habits, facts)) as gpu:
         yield gpu
         violations = gpu.violations()
     if strict and violations:
@@ -246,7 +260,18 @@ def simulated_environment(
     vendor: str = "cuda",
     profile: str | None = None,
     habits: Habits | None = None,
-    **options: int | str | Sequence[str],
+    version: int | None = None,
+    peer: int | None = None,
+    pools: int | None = None,
+    virtual: int | None = None,
+    managed: int | None = None,
+    concurrent: int | None = None,
+    posix: int | None = None,
+    integrated: int | None = None,
+    granularity: int | str | None = None,
+    recommended: int | str | None = None,
+    queue: int | None = None,
+    without: str | Sequence[str] | None = None,
 ) -> dict[str, str]:
     """Variables for a new process: in it, tensormem and every client of `vendor`'s driver find a simulated GPU.
 
@@ -254,44 +279,26 @@ def simulated_environment(
     >>> simulated_environment(1, "64MiB")["TENSORMEM_SIMGPU"]
     'memory=67108864...'
     """
+    facts = MachineFacts(
+        version=version,
+        peer=peer,
+        pools=pools,
+        virtual=virtual,
+        managed=managed,
+        concurrent=concurrent,
+        posix=posix,
+        integrated=integrated,
+        granularity=granularity,
+        recommended=recommended,
+        queue=queue,
+        without=without,
+    )
     folder = str(Path(simulator.library_path(vendor)).parent)
     path = os.environ.get("LD_LIBRARY_PATH")
     return {
-        "TENSORMEM_SIMGPU": _config([memory] * devices, profile, habits, options),
+        "TENSORMEM_SIMGPU": config_text([memory] * devices, profile, habits, facts),
         "LD_LIBRARY_PATH": folder if not path else f"{folder}{os.pathsep}{path}",
     }
-
-
-def _config(
-    sizes: Sequence[int | str],
-    profile: str | None,
-    habits: Habits | None,
-    options: Mapping[str, int | str | Sequence[str]],
-) -> str:
-    parts = ["memory=" + "+".join(str(units.parse_size(size)) for size in sizes)]
-    if profile is not None:
-        parts.append(f"profile={profile}")
-    parts += _habit_parts(habits)
-    parts += [f"{name}={_words(value)}" for name, value in options.items()]
-    if any("," in part for part in parts):
-        raise errors.InvalidArgument("no comma may be in an option of a simulated GPU")
-    return ",".join(parts)
-
-
-def _habit_parts(habits: Habits | None) -> list[str]:
-    if isinstance(habits, bool):
-        return [f"habits={int(habits)}"]
-    wanted = dict(habits or {})
-    for name, on in wanted.items():
-        if name not in HABITS:
-            raise errors.InvalidArgument(f"no habit is called {name!r:.60}; there are {', '.join(HABITS)}")
-        if not isinstance(on, bool):
-            raise errors.InvalidArgument(f"the habit {name} is True or False, not {on!r:.60}")
-    return [f"{name}={int(on)}" for name, on in wanted.items()]
-
-
-def _words(value: int | str | Sequence[str]) -> int | str:
-    return value if isinstance(value, int | str) else "+".join(value)
 
 
 @contextmanager
@@ -312,3 +319,6 @@ def _switched_on(vendor: str, config: str) -> Iterator[SimulatedGpu]:
             gpu.close()
             with _switch:
                 del _on[vendor]
+
+
+explain_misspellings(globals())

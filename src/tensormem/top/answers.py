@@ -52,15 +52,15 @@ class Answers:
         """The answer to one request. Whatever goes wrong is an answer too."""
         try:
             if parse_request(line) == "hello":
-                return say(**self._who())
+                return say(self._who())
             now = time.monotonic()
             if now - self._made_at >= _FRESH:
-                self._line, self._made_at = say(**self._content()), now
+                self._line, self._made_at = say(self._content()), now
             return self._line
         except ValueError as error:
-            return say(error=str(error))
+            return say({"error": str(error)})
         except Exception as error:  # of a resource written by a user, for example
-            return say(error=f"no snapshot could be taken: {error!r:.200}")
+            return say({"error": f"no snapshot could be taken: {error!r:.200}"})
 
     def _content(self) -> dict[str, Any]:
         from tensormem.reports.live import RateHistory, take_snapshot

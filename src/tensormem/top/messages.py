@@ -6,6 +6,7 @@ Must not know: sockets.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 __all__ = ["SCHEMA", "VERSION", "parse_answer", "parse_request", "request", "say"]
@@ -15,7 +16,7 @@ VERSION = 1
 _WANTS = ("hello", "snapshot")
 
 
-def say(**content: Any) -> bytes:
+def say(content: Mapping[str, Any]) -> bytes:
     """One line."""
     return json.dumps({"schema": SCHEMA, "version": VERSION, **content}, separators=(",", ":")).encode() + b"\n"
 
@@ -26,7 +27,7 @@ def request(want: str) -> bytes:
     >>> request("hello")
     b'{"schema":"tensormem.top","version":1,"want":"hello"}\\n'
     """
-    return say(want=want)
+    return say({"want": want})
 
 
 def parse_request(line: bytes) -> str:

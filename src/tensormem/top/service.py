@@ -24,7 +24,7 @@ from tensormem.top.messages import say
 __all__ = ["Service", "close", "serve"]
 
 _MOST_CLIENTS = 8
-_TOO_LONG = say(error=f"a request has at most {LONGEST_REQUEST} bytes")
+_TOO_LONG = say({"error": f"a request has at most {LONGEST_REQUEST} bytes"})
 
 
 class Service(Closable):
@@ -52,7 +52,7 @@ class Service(Closable):
                 meet,
                 name="tensormem-top",
                 most_clients=_MOST_CLIENTS,
-                full=say(error=f"{_MOST_CLIENTS} watch already"),
+                full=say({"error": f"{_MOST_CLIENTS} watch already"}),
                 tick=answers.sample,
             )
         except TensormemError as error:

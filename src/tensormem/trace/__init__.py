@@ -6,6 +6,7 @@ Must not know: how it is shown.
 
 import sys
 
+from tensormem.public_functions import explain_misspellings
 from tensormem.trace.block_lives import BlockLife
 from tensormem.trace.events import Event, EventKind, Frame, Reporter
 from tensormem.trace.lifetimes import Lifetime, check_lifetimes, peak_load, read_lifetimes, write_lifetimes
@@ -56,3 +57,5 @@ __all__ = [
 ]
 
 sys.modules[__name__].__class__ = TraceModule
+
+explain_misspellings(globals())

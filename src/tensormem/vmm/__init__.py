@@ -4,6 +4,7 @@ Must not know: pools and tensors.
 """
 
 from tensormem._core import AccessFlags, GrowableBuffer, Mapping, PhysicalAllocation, VirtualAddressRange
+from tensormem.public_functions import explain_misspellings
 from tensormem.vmm.manager import VirtualMemoryManager
 from tensormem.vmm.sharing import receive_physical, send_physical
 
@@ -17,3 +18,5 @@ __all__ = [
     "receive_physical",
     "send_physical",
 ]
+
+explain_misspellings(globals())

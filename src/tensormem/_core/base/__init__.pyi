@@ -1,4 +1,5 @@
 from tensormem._core.base.drivers import *
+from tensormem._core.base.explained_functions import *
 from tensormem._core.base.faults import *
 from tensormem._core.base.gpus import *
 from tensormem._core.base.identities import *

@@ -598,12 +598,14 @@ cdef class Tensor:
         """A capsule with a DLPack tensor over the same bytes, as the array API standard has it.
 
         Versioned from `max_version` (1, 0) on, legacy without. `BufferError` when it cannot be had: read-only memory as
-        a legacy tensor, or another device or order of bytes without a copy.
+        a legacy tensor or for PyTorch, which has no such tensors; another device or order of bytes without a copy.
         """
         cdef Tensor tensor = self
         cdef ManagedTensorVersioned* managed
         if copy is not None or dl_device is not None:
             tensor = _placed(self, dl_device, copy)
+        if tensor._readonly:
+            _above.check_reader()
         tensor.storage.check_open()
         tensor.storage.check_reach("DLPack")
         if stream is not None or tensor.storage.is_pending() or tensor.storage.device_type != 1:

@@ -4,6 +4,7 @@ Must not know: the other engine.
 """
 
 from tensormem.lazy_names import load_name
+from tensormem.public_functions import explain_misspellings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +50,9 @@ _HOMES = {
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return load_name(__name__, name, _HOMES)
+    load_name(__name__, name, _HOMES)
+    explain_misspellings(globals(), name)
+    return globals()[name]
 
 
 def __dir__() -> list[str]:

@@ -9,8 +9,11 @@ from tensormem.memories.dma.buffer import DmaBuffer
 from tensormem.memories.dma.descriptor import is_dma_buf
 from tensormem.memories.dma.heaps import list_heaps
 from tensormem.memories.dma.making import allocate, from_fd
+from tensormem.public_functions import explain_misspellings
 
 __all__ = ["DmaBuffer", "allocate", "from_fd", "is_dma_buf", "list_heaps", "row_pitch_alignment", "why_not"]
 
 row_pitch_alignment = 64
 """Bytes that the rows of an image begin at a multiple of: GPUs and video devices refuse to import others."""
+
+explain_misspellings(globals())

@@ -4,6 +4,7 @@ A snapshot is plain data with stable names, taken without stopping anybody; `ten
 from it. Must not know: sockets, screens, and other monitors.
 """
 
+from tensormem.public_functions import explain_misspellings
 from tensormem.reports.live.pools import BudgetFigures, PoolFigures, TenantFigures
 from tensormem.reports.live.pressure import Pressure
 from tensormem.reports.live.rates import Rate, RateHistory
@@ -24,3 +25,5 @@ __all__ = [
     "memory_stats",
     "take_snapshot",
 ]
+
+explain_misspellings(globals())

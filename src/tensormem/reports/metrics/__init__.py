@@ -4,8 +4,11 @@
 Must not know: servers. Whoever has one, serves what is here.
 """
 
+from tensormem.public_functions import explain_misspellings
 from tensormem.reports.metrics.exposition import exposition
 from tensormem.reports.metrics.families import FAMILIES, Family, Kind
 from tensormem.reports.metrics.measuring import Meter, Sample
 
 __all__ = ["FAMILIES", "Family", "Kind", "Meter", "Sample", "exposition"]
+
+explain_misspellings(globals())

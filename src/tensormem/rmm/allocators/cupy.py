@@ -7,6 +7,7 @@
 from typing import Any
 
 from tensormem.interop.library import load
+from tensormem.public_functions import explain_misspellings
 from tensormem.rmm.pylibrmm.device_buffer import DeviceBuffer
 from tensormem.rmm.pylibrmm.stream import Stream
 
@@ -19,3 +20,6 @@ def rmm_cupy_allocator(nbytes: int) -> Any:
     buffer = DeviceBuffer(size=nbytes, stream=Stream(cuda.get_current_stream()))
     device = -1 if buffer.ptr else cuda.Device().id
     return cuda.MemoryPointer(cuda.UnownedMemory(buffer.ptr, buffer.size, buffer, device), 0)
+
+
+explain_misspellings(globals())

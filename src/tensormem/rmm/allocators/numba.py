@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from tensormem.interop.library import load
+from tensormem.public_functions import explain_misspellings
 from tensormem.rmm.pylibrmm.device_buffer import DeviceBuffer
 
 TYPE_CHECKING = False
@@ -76,3 +77,6 @@ def _pointer(driver: Any, address: int) -> Any:
     if getattr(driver, "USE_NV_BINDING", True):
         return driver.binding.CUdeviceptr(address)
     return ctypes.c_void_p(address)
+
+
+explain_misspellings(globals())

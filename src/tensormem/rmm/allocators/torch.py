@@ -11,6 +11,7 @@ from typing import Any
 
 from tensormem import errors
 from tensormem.interop import torch as interop
+from tensormem.public_functions import explain_misspellings
 from tensormem.rmm.pylibrmm.memory_resource import DeviceMemoryResource, get_current_device_resource
 from tensormem.rmm.pylibrmm.memory_resource.per_device import subscribe, unsubscribe
 
@@ -50,3 +51,6 @@ def _allocator() -> Any:
 
 def _register(device: int, mr: DeviceMemoryResource) -> None:
     interop.register(mr.resource, device)
+
+
+explain_misspellings(globals())

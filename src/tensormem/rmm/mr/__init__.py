@@ -7,6 +7,7 @@
 >>> rmm.reinitialize()
 """
 
+from tensormem.public_functions import explain_misspellings
 from tensormem.rmm.pylibrmm.memory_resource import (
     ArenaMemoryResource,
     BinningMemoryResource,
@@ -66,3 +67,5 @@ __all__ = [
     "set_current_device_resource",
     "set_per_device_resource",
 ]
+
+explain_misspellings(globals())

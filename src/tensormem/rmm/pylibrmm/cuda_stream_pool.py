@@ -3,6 +3,7 @@
 import itertools
 
 from tensormem import errors
+from tensormem.public_functions import explain_misspellings
 from tensormem.rmm.pylibrmm.stream import CudaStreamFlags, Stream
 
 __all__ = ["CudaStreamPool"]
@@ -32,3 +33,6 @@ class CudaStreamPool:
     def get_pool_size(self) -> int:
         """How many streams there are."""
         return len(self._streams)
+
+
+explain_misspellings(globals())

@@ -6,6 +6,7 @@ from typing import Any
 from tensormem import errors
 from tensormem.interop.library import load
 from tensormem.mr import DeviceBlock
+from tensormem.public_functions import explain_misspellings
 from tensormem.rmm._cuda.gpu import getDevice
 from tensormem.rmm.pylibrmm.copies import copy_device_to_ptr, copy_host_to_ptr, copy_ptr_to_host, plain_bytes
 from tensormem.rmm.pylibrmm.memory_resource import DeviceMemoryResource, get_current_device_resource
@@ -205,3 +206,6 @@ def _row_of(interface: dict[str, Any]) -> tuple[int, int]:
     if strides is not None and shape and strides[0] != itemsize:
         raise ValueError("Only 1-D contiguous arrays are supported, got a non-contiguous array")
     return interface["data"][0], (shape[0] if shape else 1) * itemsize
+
+
+explain_misspellings(globals())

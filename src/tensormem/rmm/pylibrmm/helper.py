@@ -4,6 +4,8 @@ of a byte is dropped. Must not know: what the bytes are for.
 
 import re
 
+from tensormem.public_functions import explain_misspellings
+
 __all__ = ["parse_bytes"]
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]*)?)[\t ]*(?:([kmgtp]?)(i?)b)?", re.IGNORECASE)
@@ -27,3 +29,6 @@ def parse_bytes(s: int | str) -> int:
     # In whole numbers: a float would lie past 2**53.
     scale: int = 10 ** len(fraction)
     return int(whole) * unit + int(fraction or "0") * unit // scale
+
+
+explain_misspellings(globals())

@@ -6,6 +6,8 @@ Who wants them in a file gives that logger a handler. Must not know: who logs.
 import logging
 from enum import IntEnum
 
+from tensormem.public_functions import explain_misspellings
+
 __all__ = [
     "flush_logger",
     "get_flush_level",
@@ -105,3 +107,6 @@ def log(level: level_enum, message: str) -> None:
 def _check(level: object) -> None:
     if not isinstance(level, level_enum):
         raise TypeError(f"level must be an instance of level_enum, not {type(level).__name__}")
+
+
+explain_misspellings(globals())

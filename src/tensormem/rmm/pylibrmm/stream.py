@@ -8,6 +8,7 @@ from typing import Any
 
 from tensormem import errors, streams
 from tensormem._core import Driver
+from tensormem.public_functions import explain_misspellings
 from tensormem.rmm._cuda.gpu import driver_of, getDevice
 
 __all__ = [  # noqa: RUF022 (by name alone)
@@ -138,3 +139,5 @@ class _Standing:
 DEFAULT_STREAM = Stream(_Standing(_DEFAULT))
 LEGACY_DEFAULT_STREAM = Stream(_Standing(_LEGACY))
 PER_THREAD_DEFAULT_STREAM = Stream(_Standing(_PER_THREAD))
+
+explain_misspellings(globals())

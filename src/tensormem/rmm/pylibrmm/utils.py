@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tensormem.public_functions import explain_misspellings
 from tensormem.rmm.pylibrmm.stream import Stream
 
 __all__ = ["as_stream"]
@@ -17,3 +18,6 @@ def as_stream(stream: Any) -> Stream:
     if stream is None:
         raise TypeError("stream argument cannot be None. Please provide a valid Stream instance.")
     return stream if isinstance(stream, Stream) else Stream(stream)
+
+
+explain_misspellings(globals())

@@ -1,5 +1,6 @@
 """Owns: the resources by the names of RMM's compiled package. Must not know: who uses them."""
 
+from tensormem.public_functions import explain_misspellings
 from tensormem.rmm.pylibrmm.memory_resource._memory_resource import (
     ArenaMemoryResource,
     BinningMemoryResource,
@@ -59,3 +60,5 @@ __all__ = [
     "set_current_device_resource",
     "set_per_device_resource",
 ]
+
+explain_misspellings(globals())

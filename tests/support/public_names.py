@@ -1,0 +1,69 @@
+"""Owns: every public callable of the package: functions, classes and their methods. One list for all promises."""
+
+import importlib
+import inspect
+import pkgutil
+import typing
+from collections.abc import Callable
+from typing import Any
+
+import tensormem
+
+__all__ = ["CALLABLES", "CLASSES", "MODULES", "NAMES", "find"]
+
+# Programs, and what is not public.
+_NOT_PUBLIC = ("tensormem.__main__", "tensormem._core", "tensormem.cli")
+MODULES = sorted(
+    {
+        module.name
+        for module in pkgutil.walk_packages(tensormem.__path__, "tensormem.")
+        if not module.name.startswith(_NOT_PUBLIC)
+    }
+    | {"tensormem"}
+)
+NAMES = [(name, public) for name in MODULES for public in getattr(importlib.import_module(name), "__all__", [])]
+CLASSES = [(module, name) for module, name in NAMES if inspect.isclass(getattr(importlib.import_module(module), name))]
+
+
+def find(full: str) -> Any:
+    """What `module:name` or `module:class.method` stands for."""
+    module, _, path = full.partition(":")
+    value: Any = importlib.import_module(module)
+    for part in path.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def _is_callable(value: object) -> bool:
+    """Not aliases and protocols, which nobody calls; not errors and structs of C without arguments of their own."""
+    if inspect.ismodule(value) or isinstance(value, typing.NewType) or typing.get_origin(value) is not None:
+        return False
+    if isinstance(value, type):
+        plain = "__init__" in vars(value) or not issubclass(value, BaseException)
+        of_c = type(value).__module__ == "_ctypes"
+        return plain and not of_c and not getattr(value, "_is_protocol", False)
+    return callable(value)
+
+
+def _methods(cls: type) -> list[str]:
+    """The public methods that a class of ours defines itself or has from another of ours."""
+    ours = [each for each in cls.__mro__ if each.__module__.partition(".")[0] == "tensormem"]
+    names = {name for each in ours for name in vars(each) if not name.startswith("_")}
+    return sorted(name for name in names if inspect.isroutine(getattr(cls, name, None)))
+
+
+def _walk() -> dict[str, Callable[..., Any]]:
+    found: dict[str, Any] = {}
+    seen = set[int]()
+    for module, name in NAMES:
+        value = getattr(importlib.import_module(module), name)
+        if not _is_callable(value) or id(value) in seen:
+            continue
+        seen.add(id(value))
+        found[f"{module}:{name}"] = value
+        for method in _methods(value) if isinstance(value, type) else ():
+            found[f"{module}:{name}.{method}"] = getattr(value, method)
+    return found
+
+
+CALLABLES = _walk()
