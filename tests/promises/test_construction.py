@@ -35,7 +35,6 @@ ELSEWHERE = {
     "Budget": "refuses __init__",
     "BufferOwner": "refuses __init__",
     "ClaimableBudget": "refuses __init__",
-    "CacheRange": "made by a block cache",
     "ComputeChoice": "a value",
     "ComputeDevice": "a value",
     "CsvSink": "below: it needs a file",
