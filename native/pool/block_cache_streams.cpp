@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/invariant.hpp"
+#include "base/used_range.hpp"
 #include "pool/block_cache.hpp"
 #include "pool/block_cache_parts.hpp"
 #include "trace/record.hpp"
@@ -36,8 +37,10 @@ void add_use(Uses& uses, const Use& use) {
 
 Status BlockCache::check_unpinned(const std::vector<std::uint32_t>& rows) const noexcept {
   for (const std::uint32_t row : rows) {
-    if (ids_[row].pins == 0) continue;
-    return Status::fail(Code::still_held, "the block is pinned", address_of(ids_[row].place), ids_[row].pins);
+    const std::uint64_t address = address_of(ids_[row].place);
+    if (ids_[row].pins != 0) return Status::fail(Code::still_held, "the block is pinned", address, ids_[row].pins);
+    if (is_used(address, block_bytes_))
+      return Status::fail(Code::still_held, "a call was given its address and uses it", address, 1);
   }
   return {};
 }

@@ -92,7 +92,7 @@ Status VirtualMemoryPool::deallocate_at(std::uint64_t offset, std::uint64_t size
   Uses uses;
   for (auto at = std::prev(blocks_.upper_bound(span.first * page_bytes())); at != blocks_.end() && at->first < end;
        ++at) {
-    if (at->second.holds != 0) return Status::fail(Code::still_held, "", base() + at->first, at->second.holds);
+    TM_TRY(check_unheld(at->second, 0));
     uses.insert(uses.end(), at->second.uses.begin(), at->second.uses.end());
   }
   Uses until;

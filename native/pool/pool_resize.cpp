@@ -38,7 +38,7 @@ Status VirtualMemoryPool::shrink(PoolBlockId id, std::uint64_t size) noexcept tr
   PoolBlock& block = at->second;
   TM_TRY(check_resizable(block));
   if (size >= block.size) return {};
-  if (block.holds != 0) return Status::fail(Code::still_held, "", base() + block.offset, block.holds);
+  TM_TRY(check_unheld(block, 0));
   Uses until;
   TM_TRY(pending_uses(block.uses, kDefaultStream, &until));
   if (!until.empty()) {
@@ -149,7 +149,7 @@ Status VirtualMemoryPool::grow(PoolBlockId id, std::uint64_t size) noexcept {
 // --- Moving one block ------------------------------------------------------------------------------------------------
 
 bool VirtualMemoryPool::can_move(const PoolBlock& block) noexcept {
-  if (!block.movable || block.is_named || block.suspended || block.holds != 0) return false;
+  if (!block.movable || block.is_named || block.suspended || !check_unheld(block, 0).ok()) return false;
   bool passed = false;
   return order_.are_done(block.uses, &passed).ok() && passed;
 }

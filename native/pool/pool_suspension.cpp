@@ -9,7 +9,7 @@
 namespace tensormem {
 
 Status VirtualMemoryPool::check_suspendable(const PoolBlock& block, std::uint32_t own_holds) noexcept {
-  if (block.holds != own_holds) return Status::fail(Code::still_held, "", base() + block.offset, block.holds);
+  TM_TRY(check_unheld(block, own_holds));
   bool passed = false;
   TM_TRY(order_.are_done(block.uses, &passed));
   if (passed) return {};

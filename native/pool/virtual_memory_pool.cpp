@@ -11,6 +11,7 @@
 #include "base/blocking.hpp"
 #include "base/ending.hpp"
 #include "base/invariant.hpp"
+#include "base/used_range.hpp"
 #include "pool/pool_work.hpp"
 #include "trace/reporters.hpp"
 #include "trace/reports.hpp"
@@ -221,13 +222,23 @@ Status VirtualMemoryPool::allocate(std::uint64_t size, std::uint64_t alignment, 
   });
 }
 
+// Whether nobody keeps the block where it is, but for `own_holds` of the caller's, nor was given its address as a
+// number.
+Status VirtualMemoryPool::check_unheld(const PoolBlock& block, std::uint32_t own_holds) const noexcept {
+  const std::uint64_t address = base() + block.offset;
+  if (block.holds != own_holds) return Status::fail(Code::still_held, "", address, block.holds);
+  if (is_used(address, block.size))
+    return Status::fail(Code::still_held, "a call was given an address in it and uses it", address, 1);
+  return {};
+}
+
 Status VirtualMemoryPool::deallocate(PoolBlockId id, StreamId stream) noexcept try {
   Work work(*pages_);
   const std::lock_guard lock(mutex_);
   (void)reap_locked(work).ok();
   Blocks::iterator at;
   TM_TRY(find_block(id, &at));
-  if (at->second.holds != 0) return Status::fail(Code::still_held, "", base() + at->first, at->second.holds);
+  TM_TRY(check_unheld(at->second, 0));
   Uses until;
   TM_TRY(pending_uses(at->second.uses, stream, &until));
   TM_TRY(end_range(at->second, until, work));

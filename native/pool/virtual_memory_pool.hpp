@@ -216,6 +216,7 @@ class VirtualMemoryPool final : public BudgetMember {
   Status slide_blocks(const Clock& clock, Work& work, CompactionReport* report);
   Status move_down(Blocks::iterator at, std::uint64_t to, Work& work, CompactionReport* report);
   bool is_slidable(const PoolBlock& block) noexcept;
+  Status check_unheld(const PoolBlock& block, std::uint32_t own_holds) const noexcept;
   Status check_suspendable(const PoolBlock& block, std::uint32_t own_holds) noexcept;
   void undo_suspension(const std::vector<Blocks::iterator>& found, std::size_t count, Work& work);
   Status resume_all(const std::vector<Blocks::iterator>& found, Work& work);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/align.hpp"
+#include "base/used_range.hpp"
 
 namespace tensormem {
 
@@ -129,8 +130,12 @@ Status VirtualMemoryManager::close() noexcept try {
   std::vector<PhysicalPtr> physicals;
   {
     const std::lock_guard lock(mutex_);
-    closed_.store(true);
     ranges = ranges_.alive();
+    for (const AddressRangePtr& range : ranges) {
+      if (is_used(range->base(), range->size()))
+        return Status::fail(Code::still_held, "a call was given an address in a range of it", range->base(), 1);
+    }
+    closed_.store(true);
     physicals = physicals_.alive();
   }
   // What cannot be unmapped now is tried again with its addresses.

@@ -5,10 +5,12 @@ Each call is held open from within, by a gate; nothing here depends on time.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -112,6 +114,121 @@ def test_addresses_are_not_unmapped_under_a_call_of_a_driver(call: str) -> None:
         under_way.result(20)
         assert mapping.is_live
         va.close()
+
+
+def _storage(kind: str) -> tuple[Any, int, list[Callable[[], object]]]:
+    tensor = tm.zeros(4096, "uint8", memory=kind)
+    return tensor, tensor.ptr, [tensor.close, tensor.storage.close]
+
+
+def _block() -> tuple[Any, int, list[Callable[[], object]]]:
+    mr = tm.mr.PoolMemoryResource(tm.mr.HostMemoryResource())
+    block = mr.allocate(8192)
+    return mr, int(block) + 4096, [lambda: mr.deallocate(block)]
+
+
+def _pool_block() -> tuple[Any, int, list[Callable[[], object]]]:
+    pool = tm.VirtualMemoryPool("64MiB")
+    block = pool.allocate(size=8192, tag="weights")
+    steps = [lambda: pool.deallocate(block), lambda: pool.shrink(block, 16), lambda: pool.suspend("weights")]
+    return pool, block.address, [*steps, pool.close]
+
+
+def _pool_place() -> tuple[Any, int, list[Callable[[], object]]]:
+    pool = tm.VirtualMemoryPool("64MiB")
+    address = pool.allocate(4 * MIB, 2 * MIB)
+    return pool, address, [lambda: pool.deallocate(4 * MIB, 2 * MIB), pool.close]
+
+
+def _cache_block() -> tuple[Any, int, list[Callable[[], object]]]:
+    cache = tm.BlockCache("64MiB", block_size="64KiB")
+    ids = cache.allocate(2)
+    return cache, cache.addresses(ids)[1], [lambda: cache.deallocate(ids), cache.close]
+
+
+def _range() -> tuple[Any, int, list[Callable[[], object]]]:
+    vmm = tm.VirtualMemoryManager()
+    va = vmm.reserve("4MiB")
+    mapping = vmm.map(va, vmm.alloc_physical("2MiB"), 0, access="read_write")
+    return vmm, va.base + 4096, [mapping.unmap, lambda: vmm.unmap(va), va.close, vmm.close]
+
+
+def _growable() -> tuple[Any, int, list[Callable[[], object]]]:
+    buffer = tm.GrowableBuffer("64MiB")
+    buffer.resize(MIB)
+    with memoryview(buffer) as view:
+        address = tm.wrap(view).ptr
+    return buffer, address, [buffer.close]
+
+
+NUMBERED: dict[str, Callable[[], tuple[Any, int, list[Callable[[], object]]]]] = {
+    "a tensor": lambda: _storage("mem"),
+    "shared memory": lambda: _storage("shm"),
+    "a block": _block,
+    "a block of a pool": _pool_block,
+    "a place of a pool": _pool_place,
+    "a block of a cache": _cache_block,
+    "a range of addresses": _range,
+    "a buffer": _growable,
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("make", NUMBERED.values(), ids=NUMBERED)
+def test_memory_that_a_call_was_given_by_number_is_not_taken_away_under_it(make: Callable[[], Any], call: str) -> None:
+    keep, address, refused = make()
+    gate = Gate(4096)
+    with gate.hold(calls_on(tm.drivers.host(), address, gate)[call]) as under_way:
+        for end in refused:
+            with pytest.raises(BufferError):
+                end()
+    under_way.result(20)
+    for end in refused[-1:]:
+        end()
+    del keep
+
+
+def test_numbers_count_as_far_as_the_call_reaches_and_not_beyond() -> None:
+    mr = tm.mr.PoolMemoryResource(tm.mr.HostMemoryResource())
+    blocks = sorted((mr.allocate(4096) for _ in range(3)), key=int)
+    gate = Gate(7)  # a value is asked for when the shape and the pitch are known
+    driver: Any = tm.drivers.host()
+    run = partial(driver.fill, int(blocks[0]), gate, 1, (4096, 2, 1), pitch=int(blocks[1]) - int(blocks[0]))
+    with gate.hold(run) as under_way:
+        for block in blocks[:2]:
+            with pytest.raises(BufferError):
+                mr.deallocate(block)
+        mr.deallocate(blocks[2])
+    under_way.result(20)
+    for block in blocks[:2]:
+        mr.deallocate(block)
+
+
+def test_a_compaction_leaves_a_block_whose_address_a_call_was_given() -> None:
+    with tm.VirtualMemoryPool("64MiB") as pool:
+        blocks = [pool.allocate(size=2 * MIB, movable=True) for _ in range(4)]
+        pool.deallocate(blocks[0])
+        gate, address = Gate(4096), blocks[3].address
+        with gate.hold(calls_on(tm.drivers.host(), address, gate)["fill"]) as under_way:
+            pool.compact()
+            assert blocks[3].address == address
+        under_way.result(20)
+
+
+def test_a_forked_child_is_not_held_up_by_numbers_of_its_parents_threads() -> None:
+    tensor, gate = tm.zeros(4096, "uint8"), Gate(4096)
+    with gate.hold(calls_on(tm.drivers.host(), tensor.ptr, gate)["fill"]) as under_way:
+        child = os.fork()
+        if child == 0:
+            try:
+                tensor.close()
+                os._exit(0)
+            except BaseException:
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+        with pytest.raises(BufferError):
+            tensor.close()
+    under_way.result(20)
 
 
 def test_a_refused_call_of_a_driver_uses_nothing_afterwards() -> None:

@@ -41,6 +41,15 @@ cdef extern from "base/interned.hpp" namespace "tensormem" nogil:
     string_view tag_text(TagId tag)
 
 
+cdef extern from "base/used_range.hpp" namespace "tensormem" nogil:
+    cdef cppclass UsedRange:
+        void begin(uint64_t address)
+        void reach(uint64_t nbytes)
+        void end()
+    cbool is_used(uint64_t address, uint64_t nbytes)
+    uint64_t count_uses(uint64_t address, uint64_t nbytes)
+
+
 cdef extern from "base/stats_fields.hpp" namespace "tensormem" nogil:
     cdef cppclass Stats:
         pass

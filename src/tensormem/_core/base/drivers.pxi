@@ -24,6 +24,7 @@ from tensormem._core.native cimport (
     Pitched,
     Status,
     StreamId as StreamNumber,
+    UsedRange,
 )
 from tensormem._core.native cimport Driver as NativeDriver
 from tensormem._core.native_host cimport HostCounters, HostDriver, host_driver
@@ -87,8 +88,8 @@ cdef class Driver:
         check(self.native.memory_info(self._device(device), &info))
         return info.free_bytes, info.total_bytes
 
-    # --- Work on a stream. Blocks and address ranges count as in use for the length of the call; the caller keeps the
-    # --- memory until the stream has passed, and that behind plain numbers always.
+    # --- Work on a stream. What is given counts as in use for the length of the call: blocks and address ranges, and
+    # --- memory of ours that a plain number lies in. The caller keeps it until the stream has passed.
 
     def copy(self, destination, source, nbytes, stream=None):
         """Copy `nbytes` from one address to another, on a stream."""
@@ -106,6 +107,8 @@ cdef class Driver:
         cdef _Operand right = _operand(self, source)
         to = _pitched(left.address, destination_pitch, destination_plane, box)
         origin = _pitched(right.address, source_pitch, source_plane, box)
+        left.reach(_extent(to, box))
+        right.reach(_extent(origin, box))
         with nogil:
             status = self.native.copy(to, origin, box, queue)
         check(move(status))
@@ -116,6 +119,7 @@ cdef class Driver:
         cdef CopyShape box = _box(shape)
         cdef _Operand operand = _operand(self, destination)
         cdef Pitched to = _pitched(operand.address, box.width if pitch is None else pitch, plane, box)
+        operand.reach(_extent(to, box))
         cdef StreamNumber queue = stream_id(stream, self.native)
         cdef uint64_t pattern = address_of(value)
         cdef uint32_t width = <uint32_t>min(size_of(element_bytes), 0xFFFFFFFF)
@@ -126,9 +130,10 @@ cdef class Driver:
 
     def pin(self, address, nbytes):
         """Page-lock memory that somebody else allocated."""
+        cdef uint64_t size = size_of(nbytes)
         cdef _Operand operand = _operand(self, address)
         cdef uint64_t start = operand.address
-        cdef uint64_t size = size_of(nbytes)
+        operand.reach(size)
         cdef Status status
         with nogil:
             status = self.native.pin(start, size)
@@ -145,9 +150,10 @@ cdef class Driver:
         the host). `unset` takes it back. The bytes are the same whatever is said."""
         if advice not in _ADVICE:
             raise errors.InvalidArgument(f"advice is one of {', '.join(_ADVICE)}, not {advice!r:.40}")
+        cdef uint64_t size = size_of(nbytes)
         cdef _Operand operand = _operand(self, address)
         cdef uint64_t start = operand.address
-        cdef uint64_t size = size_of(nbytes)
+        operand.reach(size)
         cdef Advice said = <Advice><int>(_ADVICE[advice] + (1 if unset else 0))
         cdef int32_t where = self._location(device)
         cdef Status status
@@ -157,9 +163,10 @@ cdef class Driver:
 
     def prefetch(self, address, nbytes, device=None, stream=None):
         """Start moving managed memory to a device ("main" or -1: the host), on a stream."""
+        cdef uint64_t size = size_of(nbytes)
         cdef _Operand operand = _operand(self, address)
         cdef uint64_t start = operand.address
-        cdef uint64_t size = size_of(nbytes)
+        operand.reach(size)
         cdef int32_t where = self._location(device)
         cdef StreamNumber queue = stream_id(stream, self.native)
         cdef Status status
@@ -314,12 +321,17 @@ cdef CopyShape _box(object shape) except *:
 cdef class _Operand:
     """Memory that a call was given, in use until this is dropped."""
 
-    cdef object _used  # None for a plain number, whose memory nobody knows
+    cdef object _used  # None for a plain number
+    cdef UsedRange _range  # of a plain number: whoever gives the memory back finds it here
     cdef uint64_t address
 
     def __dealloc__(self):
         if self._used is not None:
             self._used._end_use()
+
+    cdef void reach(self, uint64_t nbytes) noexcept:
+        # How far the call reaches from the address.
+        self._range.reach(nbytes)
 
 
 cdef _Operand _operand(Driver driver, object given):
@@ -328,10 +340,17 @@ cdef _Operand _operand(Driver driver, object given):
     begin = None if type(given) is int else getattr(type(given), "_begin_use", None)
     if begin is None:
         made.address = address_of(given)
+        made._range.begin(made.address)
     else:
         made.address = address_of(begin(given, driver))
         made._used = given
     return made
+
+
+cdef uint64_t _extent(const Pitched& place, const CopyShape& box) noexcept:
+    if box.width == 0 or box.height == 0 or box.depth == 0:
+        return 1
+    return (box.depth - 1) * place.plane_pitch + (box.height - 1) * place.row_pitch + box.width
 
 
 cdef Pitched _pitched(uint64_t address, object pitch, object plane, const CopyShape& box) except *:

@@ -30,7 +30,7 @@ from tensormem._core.resource cimport ExportCount, SharedUse, budget_or_limit, t
 from tensormem._core.construction cimport Construction, begin_construction
 from tensormem._core.base cimport Driver, place_name, refuse, size_of, stream_id
 from tensormem._core.failures cimport check
-from tensormem._core.native cimport Status, StreamId, TagId
+from tensormem._core.native cimport Status, StreamId, TagId, is_used
 from tensormem._core.native_block_cache cimport BlockCache as NativeCache
 from tensormem._core.native_block_cache cimport BlockCacheOptions, BlockCacheStats, CacheBlockId, PackingReport
 from tensormem._core.native_pool cimport BudgetPtr, LocalBudget
@@ -602,6 +602,8 @@ cdef class BlockCache:
         pinned = self.native.get().stats().pinned_blocks
         if pinned:
             raise errors.StillHeld(self.native.get().base(), pinned, what="blocks of the cache are pinned or viewed")
+        if is_used(self.native.get().base(), self.native.get().capacity()):
+            raise errors.StillHeld(self.native.get().base(), 1, what="a call was given an address of the cache")
         if not self._tensors.close():
             if self.closed:
                 return

@@ -16,7 +16,7 @@ from tensormem._core.construction cimport begin_construction, only_the_core_make
 from tensormem._core.resource cimport SharedUse, budget_or_limit, tag_or_current
 from tensormem._core.base cimport Driver, alignment_of, place_name, refuse, report_unraisable, size_of, stream_id
 from tensormem._core.failures cimport check
-from tensormem._core.native cimport Status, StreamId, TagId, tag_text
+from tensormem._core.native cimport Status, StreamId, TagId, is_used, tag_text
 from tensormem._core.native_pool cimport (
     BudgetPtr,
     CompactionLimits,
@@ -559,6 +559,8 @@ cdef class VirtualMemoryPool:
             return
         for block in list(self._blocks.values()):
             _check_not_held(block)
+        if is_used(self.native.get().base(), self.native.get().capacity()):
+            raise errors.StillHeld(self.native.get().base(), 1, what="a call was given an address of the pool")
         if not self._uses.close():
             if self.closed:
                 return

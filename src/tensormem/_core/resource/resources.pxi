@@ -42,8 +42,10 @@ from tensormem._core.native cimport (
     Status,
     StreamId,
     TagId,
+    count_uses,
     intern_tag,
     is_handle,
+    is_used,
     kStatsFieldCount,
     kStatsFields,
     maker_in_force,
@@ -382,6 +384,10 @@ cdef object _allocate_in_python(DeviceMemoryResource mr, const AllocRequest& req
 
 
 cdef int _refuse_exported(DeviceBlock block) except -1:
+    cdef uint64_t calls = count_uses(block.raw.address, block.raw.nbytes)
+    if calls and block.state == "live":
+        raise errors.StillExported(block.raw.generation, block.raw.address, calls,
+                                   what="calls of other threads were given an address in it")
     if block.export_count == 0:
         raise errors.UseAfterFree(block.raw.generation, block.raw.address, what="another thread is giving it back")
     raise errors.StillExported(block.raw.generation, block.raw.address, block.export_count)
@@ -468,7 +474,7 @@ cdef class DeviceMemoryResource:
         if block._mr is not self:
             self._refuse(block)
         queue = _own_stream(block) if stream is None else stream_id(stream, self.driver.native)
-        if not block._exports.close():
+        if is_used(block.raw.address, block.raw.nbytes) or not block._exports.close():
             _refuse_exported(block)
         cdef Status status = give_back(self.target[0], block.raw, queue, &end, block._exports)
         if not status.ok() and stream is None and queue != 0 and _own_stream(block) == 0:

@@ -9,7 +9,7 @@ from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from tensormem._core.construction cimport begin_construction
 from tensormem._core.base cimport Driver, address_of, report_unraisable, size_of
-from tensormem._core.native cimport is_handle
+from tensormem._core.native cimport is_handle, is_used
 from tensormem._core.native_tensor cimport next_storage_id
 from tensormem._core.resource cimport DeviceBlock
 
@@ -300,6 +300,8 @@ cdef class Storage:
             return
         if self._pending_outside and not self.ready:
             raise BufferError(f"{self!r} cannot be closed: an event that its maker named has not passed; wait for it")
+        if self.address != 0 and is_used(self.address, self.capacity):
+            raise BufferError(f"{self!r} cannot be closed: a call of another thread was given an address in it")
         if not self.exports.close():
             if self.is_closed():
                 return

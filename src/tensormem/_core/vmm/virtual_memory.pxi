@@ -19,7 +19,7 @@ from tensormem._core.base cimport Driver, address_of, alignment_of, ordinal_on, 
 from tensormem._core.failures cimport check
 from tensormem._core.resource cimport tag_or_current, tallied_limits
 from tensormem._core.native cimport AccessFlags as NativeAccess
-from tensormem._core.native cimport Granularity, PhysicalOptions, Status, TagId
+from tensormem._core.native cimport Granularity, PhysicalOptions, Status, TagId, is_used
 from tensormem._core.native_pool cimport BudgetPtr
 from tensormem._core.native_trace cimport trace_drop_stack, trace_hold_stack
 from tensormem._core.native_vmm cimport MapRequest, VmmCounters
@@ -229,6 +229,8 @@ cdef class VirtualAddressRange:
     cdef int check_unused(self) except -1:
         if self._uses.count() > 0:
             raise errors.StillHeld(self.base, self._uses.count(), what="calls of other threads use the range")
+        if is_used(self.base, self.size):
+            raise errors.StillHeld(self.base, 1, what="a call of another thread was given an address in the range")
         return 0
 
     def __enter__(self):
