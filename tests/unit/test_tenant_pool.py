@@ -298,3 +298,27 @@ def test_relief_stops_at_guarantees(models: TenantPool) -> None:
 def test_a_pool_of_tenants_needs_a_limit_from_somewhere() -> None:
     with pytest.raises(errors.InvalidArgument, match="physical limit"):
         TenantPool()
+
+
+def test_a_pool_whose_tenant_refuses_to_close_stays_open_and_closes_later() -> None:
+    models = TenantPool(8 * PAGE)
+    used, idle = models.register("used", "64MiB"), models.register("idle", "64MiB")
+    idle.allocate(PAGE)
+    view = memoryview(used.allocate(PAGE))
+    with pytest.raises(errors.StillHeld):
+        models.close()
+    assert not models.closed and list(models) == ["used"] and idle.closed
+    models.register("later", "64MiB")
+    view.release()
+    models.close()
+    models.close()
+    assert models.closed and models.physical_memory_usage == 0 and len(models) == 0
+
+
+def test_a_tenant_whose_pool_was_closed_by_hand_can_be_unregistered() -> None:
+    with TenantPool(8 * PAGE) as models:
+        tenant = models.register("chat", "64MiB")
+        tenant.allocate(PAGE)
+        tenant.pool.close()
+        models.unregister("chat")
+        assert "chat" not in models

@@ -159,14 +159,15 @@ class Tenant:
         """For `TenantPool.unregister`: give everything back once no callback runs, or raise and change nothing."""
         self._start_closing()
         try:
-            self.pool.trim()
+            if not self.closed:
+                self.pool.trim()
             if self.budget.used and not force:
                 raise errors.TenantInUse(self.name, self.budget.used)
             self.pool.close()
+            self.budget.retire()
         except BaseException:
             self._closing = False
             raise
-        self.budget.retire()
 
     def _start_closing(self) -> None:
         if getattr(_here, "in_callback", False):

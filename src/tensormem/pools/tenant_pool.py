@@ -230,11 +230,25 @@ class TenantPool:
         return self._closed
 
     def close(self) -> None:
-        """Unregister everybody, by force. Once or many times."""
+        """Unregister everybody, by force. Once or many times.
+
+        Goes as far as it can: what a tenant refuses, such as `StillHeld` while a view of its memory is in use, is
+        raised at the end. Then the pool is open, with the tenants that are left, and the next `close` tries again.
+        """
         with self._lock:
-            self._closed = True
+            self._closed = True  # nobody new meanwhile
+        refused: list[BaseException] = []
         for name in self:
-            self.unregister(name, force=True)
+            try:
+                self.unregister(name, force=True)
+            except errors.TenantNotFound:  # somebody else was faster
+                continue
+            except BaseException as error:
+                refused.append(error)
+        if refused:
+            with self._lock:
+                self._closed = False
+            raise refused[0]
 
     def _check_open(self) -> None:
         if self._closed:
