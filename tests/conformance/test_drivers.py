@@ -2,6 +2,7 @@
 
 import ctypes
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import EntryPoint, EntryPoints
@@ -21,19 +22,22 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class TestHostDriver(DriverConformance):
+    is_the_hosts = True
+
     def driver(self) -> Any:
         return drivers.host()
 
 
 @cache
-def toy_library(folder: Path) -> ctypes.CDLL:
+def toy_library() -> ctypes.CDLL:
     """The toy driver, compiled as a package would compile it, and loaded for as long as the process lives."""
     native = Path(tm._core.native_library())
-    target = folder / "toy_driver.so"
     source = ROOT / "tests" / "support" / "toy_driver.cpp"
     options = ("-std=c++20", "-O1", "-fPIC", "-shared", f"-I{ROOT / 'native'}")
-    subprocess.run(["g++", *options, source, native, f"-Wl,-rpath,{native.parent}", "-o", target], check=True)
-    library = ctypes.CDLL(str(target))
+    with tempfile.TemporaryDirectory() as folder:
+        target = f"{folder}/toy_driver.so"
+        subprocess.run(["g++", *options, source, native, f"-Wl,-rpath,{native.parent}", "-o", target], check=True)
+        library = ctypes.CDLL(target)
     library.toy_driver.restype = ctypes.c_void_p
     library.toy_copies.restype = ctypes.c_int64
     return library
@@ -47,8 +51,8 @@ def open_toy(library: ctypes.CDLL) -> Any:
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    return toy_library(tmp_path_factory.mktemp("toy"))
+def library() -> ctypes.CDLL:
+    return toy_library()
 
 
 @pytest.fixture
@@ -58,12 +62,8 @@ def toy(library: ctypes.CDLL) -> Iterator[Any]:
 
 
 class TestToyDriver(DriverConformance):
-    @pytest.fixture(autouse=True)
-    def _opened(self, library: ctypes.CDLL) -> None:
-        self.library = library
-
     def driver(self) -> Any:
-        return open_toy(self.library)
+        return open_toy(toy_library())
 
 
 def test_a_driver_is_found_by_name_and_is_always_the_same_object(toy: Any, library: ctypes.CDLL) -> None:

@@ -32,6 +32,7 @@ Stream = _base.Stream
 StreamId = _base.StreamId
 StreamLike = _base.StreamLike
 SupportsCudaStream = _base.SupportsCudaStream
+end_streams = _base.end_streams
 
 Access = _resource.Access
 AllocTag = _resource.AllocTag

@@ -91,6 +91,7 @@ class GlContext:
         self.buffers: set[int] = set()
         """The names of the pixel buffers that were made on it and not given back."""
         self._finalizer = weakref.finalize(self, site.shut)
+        self._finalizer.atexit = False  # what runs there is left when the streams are done
         try:
             site.call(self._look)
         except BaseException:

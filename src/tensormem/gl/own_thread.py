@@ -16,6 +16,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from tensormem import errors
+from tensormem._core import end_streams
 from tensormem.gl.call_site import tell
 
 __all__ = ["OwnThread"]
@@ -210,6 +211,7 @@ _running: weakref.WeakSet[OwnThread] = weakref.WeakSet()
 
 @atexit.register
 def _leave_all() -> None:
+    end_streams()  # copies that they were given may need a context yet
     for site in list(_running):
         site.leave()
 

@@ -11,20 +11,29 @@ Must not know: any particular driver.
 
 import ctypes
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tensormem import errors
-from tensormem._core import Driver
+from tensormem._core import Driver, host_facts
 from tensormem.drivers import resolve
 from tensormem.mr import HostMemoryResource
 from tensormem.streams import Event, Stream
+from tensormem.testing.applicability import Suite, needs
+from tensormem.testing.child_process import end_of_process, forked_child
+from tensormem.testing.faults import each_system_call_fails
 
 __all__ = ["DriverConformance"]
 
+_PATIENCE = 20.0
 
-class DriverConformance:
+
+class DriverConformance(Suite):
     """What every driver promises of its devices, streams, events, copies and fills. Say in `driver` which one."""
+
+    is_the_hosts: bool = False
+    """Whether it is our driver of the host, whose system calls can be made to fail."""
 
     def driver(self) -> Driver:
         """The driver under test."""
@@ -116,6 +125,82 @@ class DriverConformance:
             opener.join()
             assert stream.done
 
+    def test_every_wait_takes_a_timeout(self) -> None:
+        gate = threading.Event()
+        with Stream(self.driver()) as stream:
+            stream.launch(gate.wait)
+            event = stream.record()
+            try:
+                for wait in (stream.synchronize, stream.close, event.synchronize):
+                    with pytest.raises(errors.TimedOut):
+                        wait(0.01)
+            finally:
+                gate.set()
+            event.synchronize(_PATIENCE)
+            stream.synchronize(_PATIENCE)
+
+    def test_a_wait_for_an_event_that_is_closed_ends_by_name(self) -> None:
+        gate = threading.Event()
+        with Stream(self.driver()) as stream, ThreadPoolExecutor(1) as threads:
+            stream.launch(gate.wait)
+            event = stream.record()
+            try:
+                waiting = threads.submit(event.synchronize, _PATIENCE)
+                event.close()  # before the wait or in it
+                with pytest.raises(errors.StreamMisuse):
+                    waiting.result(_PATIENCE)
+            finally:
+                gate.set()
+
+    def test_a_forked_child_can_use_it_or_is_told_and_the_parent_goes_on(self) -> None:
+        driver, gate = self.driver(), threading.Event()
+        with Stream(driver) as stream:
+            stream.launch(gate.wait)
+
+            def use() -> None:
+                with Stream(driver) as own:
+                    own.launch(int)
+                    own.synchronize()
+
+            try:
+                assert forked_child(use) in ("done", "told")
+                assert forked_child(stream.synchronize) == "told", "the parent's stream has no thread there"
+            finally:
+                gate.set()
+            stream.synchronize()
+
+    @needs("is_the_hosts")
+    def test_whichever_system_call_fails_nothing_is_held(self) -> None:
+        driver = self.driver()
+
+        def scenario() -> None:
+            size = driver.granularity()[1]
+            address = driver.reserve(size)
+            try:
+                driver.physical_destroy(driver.physical_create(size))
+            finally:
+                driver.release(address, size)
+
+        held = ("reservations", "mappings", "physicals", "committed_bytes")
+        before, runs = _counted(held), 0
+        for raised in each_system_call_fails(scenario):
+            assert raised is None or isinstance(raised, errors.TensormemError | OSError | MemoryError), raised
+            runs += 1
+        # A release that the system refused is tried again by the next one: at the end nothing is left.
+        scenario()
+        assert _counted(held) == before
+        assert runs > 0
+
+    def test_a_process_that_ends_with_work_queued_ends_well(self) -> None:
+        """What was queued is done first."""
+        end_of_process(self, "_left_open")
+
+    def _left_open(self) -> object:
+        stream = Stream(self.driver())
+        for _ in range(10):
+            stream.launch(int)
+        return stream, stream.record(), Stream(self.driver())
+
     def test_what_a_stream_was_given_is_done_or_refused_when_it_is_closed_twice(self) -> None:
         stream = Stream(self.driver())
         done: list[int] = []
@@ -131,3 +216,8 @@ class DriverConformance:
         for destination, source, nbytes in ((0, ctypes.addressof(memory), 8), (ctypes.addressof(memory), 4096, 0)):
             with pytest.raises(errors.InvalidArgument):
                 driver.copy(destination, source, nbytes)
+
+
+def _counted(names: tuple[str, ...]) -> list[object]:
+    facts: dict[str, object] = {**host_facts()}
+    return [facts[name] for name in names]

@@ -14,17 +14,20 @@ import gc
 import pickle
 from itertools import pairwise, product
 from pathlib import Path
-from threading import Event
+from threading import Event, Timer
 
 import pytest
 
 from tensormem import errors, trace
 from tensormem._core import host_driver, reap_streams, using
 from tensormem.memories import Storage, TensorMemory
-from tensormem.mr import limit, memory_stats, tag
+from tensormem.mr import limit, memory_stats, tag, trim
 from tensormem.streams import Stream
 from tensormem.tensor import Tensor, from_dlpack
 from tensormem.testing.applicability import Suite, needs
+from tensormem.testing.child_process import end_of_process, forked_child
+from tensormem.testing.faults import each_system_call_fails
+from tensormem.testing.held_call import held_call
 
 __all__ = ["MemoryConformance"]
 
@@ -39,8 +42,8 @@ class MemoryConformance(Suite):
     follows_limits: bool = True
     """Whether limits in force charge it, as they charge whatever is made without a named resource."""
 
-    queues_copies: bool = True
-    """Whether a copy on a stream returns before it ran; not where accesses have brackets, which end behind it."""
+    has_an_address: bool = True
+    """Whether it has one also while it is not mapped."""
 
     def live(self) -> int | None:
         """How many storages of the kind are out, if it can tell; the suite then looks for leaks."""
@@ -122,7 +125,6 @@ class MemoryConformance(Suite):
         assert not storage.closed
         storage.close()
 
-    @needs("queues_copies")
     def test_what_a_stream_still_uses_is_given_back_when_it_has_passed(self) -> None:
         storage = self.allocate(4096)
         assert storage.block is not None, "a resource counts it"
@@ -139,6 +141,60 @@ class MemoryConformance(Suite):
         reap_streams()
         counted_by.reap_pending()
         assert self.live() == before  # one came and one went
+
+    def test_waiting_for_a_copy_takes_a_timeout_and_lets_other_threads_run(self) -> None:
+        target, source = (Tensor(self.allocate(4096), "uint8", 4096) for _ in range(2))
+        source.fill_(7)
+        gate = Event()
+        with Stream(host_driver()) as stream:
+            stream.launch(gate.wait)
+            target.copy_(source, stream=stream)
+            with pytest.raises(errors.TimedOut):
+                target.wait(0.01)
+            opener = Timer(0, gate.set)
+            opener.start()
+            assert target.wait(20).tolist() == [7] * 4096
+            opener.join()
+
+    @needs("has_an_address")
+    def test_it_is_not_closed_while_a_call_was_given_its_address_as_a_number(self) -> None:
+        storage = self.allocate(4096)
+        with held_call(host_driver(), storage.ptr), pytest.raises(BufferError):
+            storage.close()
+        storage.close()
+
+    def test_a_forked_child_can_use_it_or_is_told_and_the_parent_keeps_it(self) -> None:
+        tensor = Tensor(self.allocate(4096), "uint8", 4096).fill_(7)
+
+        def use() -> None:
+            Tensor(self.allocate(4096), "uint8", 4096).fill_(5).close()
+            tensor.close()
+
+        assert forked_child(use) in ("done", "told")
+        assert tensor.tolist() == [7] * 4096
+        tensor.close()
+
+    def test_whichever_system_call_fails_nothing_is_lost(self) -> None:
+        self.allocate(4096).close()
+        before, runs = memory_stats()["charged_bytes"], 0
+        for raised in each_system_call_fails(lambda: self.allocate(4096).close()):
+            assert raised is None or isinstance(raised, errors.TensormemError | OSError | MemoryError), raised
+            del raised
+            runs += 1
+            trim()
+            assert memory_stats()["charged_bytes"] == before
+        if runs == 0:
+            pytest.skip("it is made without a system call that can be made to fail")
+
+    def test_a_process_that_ends_with_it_open_ends_well(self) -> None:
+        end_of_process(self, "_left_open")
+
+    def _left_open(self) -> object:
+        tensor = Tensor(self.allocate(4096), "uint8", 4096).fill_(7)
+        stream = Stream(host_driver())
+        copied = tensor.clone()
+        copied.copy_(tensor, stream=stream)
+        return tensor, copied, stream, memoryview(Tensor(self.allocate(64), "uint8", 64))
 
     def test_closing_waits_for_exports_and_refuses_use_afterwards(self) -> None:
         storage = self.allocate(16)

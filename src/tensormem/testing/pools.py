@@ -18,6 +18,10 @@ from tensormem import errors, trace
 from tensormem.mr import limit, memory_stats, tag
 from tensormem.pools import MemoryStats, PhysicalLimit, PoolBlock, VirtualMemoryPool
 from tensormem.streams import Stream, default_stream
+from tensormem.testing.applicability import Suite, needs
+from tensormem.testing.child_process import end_of_process, forked_child
+from tensormem.testing.faults import each_system_call_fails
+from tensormem.testing.held_call import held_call
 from tensormem.testing.resources import Gate
 
 __all__ = ["PoolConformance"]
@@ -25,10 +29,16 @@ __all__ = ["PoolConformance"]
 _PAGE = 2 << 20
 
 
-class PoolConformance:
+class PoolConformance(Suite):
     """What every elastic pool promises. Subclass it, and name the device."""
 
     device: str = "host"
+    on_the_host = True
+    """Whether `device` is the host, whose system calls can be made to fail; found by itself."""
+
+    def __init_subclass__(cls) -> None:
+        cls.on_the_host = cls.device in ("host", "main", "cpu")
+        super().__init_subclass__()
 
     @pytest.fixture
     def pool(self) -> Iterator[VirtualMemoryPool]:
@@ -75,6 +85,67 @@ class PoolConformance:
         pool.deallocate(block)  # a call that was refused holds nothing
         with pytest.raises(errors.TensormemError):
             pool.driver.fill(block, 0, 1, (_PAGE, 1, 1))
+
+    def test_an_address_that_a_call_was_given_as_a_number_stays_where_it_is(self, pool: VirtualMemoryPool) -> None:
+        block = pool.allocate(size=_PAGE, movable=True)
+        with held_call(pool.driver, block.address + 100):
+            with pytest.raises(BufferError):
+                pool.deallocate(block)
+            with pytest.raises(BufferError):
+                pool.close()
+        pool.deallocate(block)
+
+    def test_freeing_does_not_wait_for_a_stream(self, pool: VirtualMemoryPool) -> None:
+        gate = Gate()
+        with Stream(pool.driver) as stream:
+            gate.hold(stream)
+            try:
+                block = pool.allocate(size=_PAGE)
+                pool.record_use(block, stream=stream)
+                pool.deallocate(block, stream=stream)  # would wait for ever: nobody else opens the gate
+                assert pool.stats().retired_bytes > 0
+            finally:
+                gate.open()
+
+    def test_a_forked_child_can_use_it_or_is_told_and_the_parent_keeps_it(self, pool: VirtualMemoryPool) -> None:
+        block = pool.allocate(size=_PAGE)
+
+        def use() -> None:
+            with VirtualMemoryPool(64 * _PAGE, _PAGE, self.device) as made:
+                made.deallocate(made.allocate(size=_PAGE))
+            pool.close()
+
+        assert forked_child(use) in ("done", "told")
+        write(pool, block, b"still here")
+        assert read(pool, block, 10) == b"still here"
+
+    @needs("on_the_host")
+    def test_whichever_system_call_fails_nothing_is_lost(self) -> None:
+        def scenario() -> None:
+            with VirtualMemoryPool(64 * _PAGE, _PAGE, self.device) as pool:
+                pool.deallocate(pool.allocate(size=3 * _PAGE))
+
+        before, runs = memory_stats()["charged_bytes"], 0
+        for raised in each_system_call_fails(scenario):
+            assert raised is None or isinstance(raised, errors.TensormemError | OSError | MemoryError), raised
+            del raised
+            runs += 1
+            gc.collect()
+            assert memory_stats()["charged_bytes"] == before
+        assert runs > 0, "a pool asks the system for its pages"
+
+    @needs("on_the_host")
+    def test_a_process_that_ends_with_it_open_ends_well(self) -> None:
+        end_of_process(self, "_left_open")
+
+    def _left_open(self) -> object:
+        pool = VirtualMemoryPool(64 * _PAGE, _PAGE, self.device, low_water=_PAGE, background=True)
+        stream = Stream(pool.driver)
+        stream.launch(int)
+        block = pool.allocate(size=_PAGE, tag="model")
+        pool.allocate(40 * _PAGE, _PAGE, tag="asleep")
+        pool.suspend("asleep")
+        return pool, block, stream, pool.allocate(size=100)
 
     def test_closing_twice_is_harmless(self) -> None:
         pool = VirtualMemoryPool(64 * _PAGE, _PAGE, self.device)

@@ -1,11 +1,12 @@
 """Owns: the part of the resource suite that asks what every maker of memory keeps: tag, limit, report, trace, count,
-in use, reach.
+in use, reach, wait, fork, the k-th failure, the end of the process.
 
 Must not know: any particular resource.
 """
 
 from contextlib import suppress
 from pathlib import Path
+from threading import Event, Timer
 
 import pytest
 
@@ -14,6 +15,9 @@ from tensormem._core import space_of
 from tensormem.mr import DeviceMemoryResource, LimitingResourceAdaptor, memory_stats, tag
 from tensormem.streams import Stream
 from tensormem.testing.applicability import needs
+from tensormem.testing.child_process import end_of_process, forked_child
+from tensormem.testing.faults import each_system_call_fails
+from tensormem.testing.held_call import held_call
 from tensormem.testing.resource_suite import ResourceSuite
 
 __all__ = ["PromiseConformance"]
@@ -90,6 +94,78 @@ class PromiseConformance(ResourceSuite):
         with pytest.raises((BufferError, errors.TensormemError)):
             memoryview(block)
         mr.deallocate(block)
+
+    def test_memory_whose_address_a_call_was_given_as_a_number_is_in_use(self, mr: DeviceMemoryResource) -> None:
+        """`BufferError` until the call returns, and nothing has changed."""
+        block = mr.allocate(4096)
+        with held_call(mr.driver, int(block) + 100):
+            with pytest.raises(BufferError):
+                mr.deallocate(block)
+            assert block.state == "live"
+        mr.deallocate(block)
+
+    @needs("tracks_block_uses", "on_the_host")
+    def test_waiting_for_another_streams_use_lets_other_threads_run(
+        self, mr: DeviceMemoryResource, stream: Stream
+    ) -> None:
+        """With the GIL or a lock held, nobody would open the gate."""
+        block, gate = mr.allocate(1000), Event()
+        mr.prepare_block_use(block, stream, "write")
+        stream.launch(gate.wait)
+        mr.finish_block_use(block, stream, "write")
+
+        def use_and_open() -> None:
+            mr.deallocate(mr.allocate(64))
+            gate.set()
+
+        opener = Timer(0, use_and_open)
+        opener.start()
+        mr.prepare_block_use(block, Stream.default(mr.driver), "read")
+        assert gate.is_set()
+        opener.join()
+        mr.deallocate(block)
+
+    def test_a_forked_child_can_use_it_or_is_told_and_the_parent_keeps_it(self, mr: DeviceMemoryResource) -> None:
+        """By an error of ours, at once; nothing hangs."""
+        block = mr.allocate(1000)
+
+        def use() -> None:
+            mr.deallocate(mr.allocate(1000))
+            mr.reap_pending()
+
+        assert forked_child(use) in ("done", "told")
+        assert block.state == "live"
+        mr.deallocate(block)
+
+    @needs("on_the_host")
+    def test_whichever_system_call_fails_nothing_is_lost(self) -> None:
+        """It is refused by name or goes well, and the statistics are what they were."""
+        self._make_and_use()
+        before, runs = memory_stats()["current_bytes"], 0
+        for raised in each_system_call_fails(self._make_and_use):
+            assert raised is None or isinstance(raised, errors.TensormemError | OSError | MemoryError), raised
+            del raised
+            runs += 1
+            assert memory_stats()["current_bytes"] == before
+        if runs == 0:
+            pytest.skip("its memory comes without a system call that can be made to fail")
+
+    def _make_and_use(self) -> None:
+        mr = self.make()
+        mr.deallocate(mr.allocate(1 << 20))
+        mr.reap_pending()
+
+    @needs("on_the_host")
+    def test_a_process_that_ends_with_blocks_out_ends_well(self) -> None:
+        """Whoever still has work or memory then: no crash, no hang, not a word."""
+        end_of_process(self, "_left_open")
+
+    def _left_open(self) -> object:
+        mr = self.make()
+        stream = Stream(mr.driver)
+        block = mr.allocate(1000, stream)
+        stream.launch(int)
+        return mr, block, stream, mr.allocate(1 << 20)
 
     def test_the_statistics_of_the_process_count_it_once(self, mr: DeviceMemoryResource) -> None:
         """However many resources it passes through; one that puts guards around a block adds those."""

@@ -6,8 +6,6 @@ from tensormem.testing.memories import MemoryConformance
 
 
 class TestHeap(MemoryConformance):
-    queues_copies = False
-
     def allocate(self, nbytes: int) -> Storage:
         return dma.allocate(nbytes, heap="system")
 

@@ -39,7 +39,7 @@ class _HostFacts(TypedDict):
     areas: int
     area_limit: int
 
-_Size = int | str
+_Size = SupportsIndex | str
 
 @final
 class Driver:

@@ -495,8 +495,18 @@ def _close_orphans():
             _orphans.append((driver, stream))
 
 
-def _end():
-    """At the end of the interpreter: no new work, a bounded time for what there is, and the rest is named and left."""
+cdef bint _ended = False
+
+
+def end_streams():
+    """At the end of the interpreter: no new work, a bounded time for what there is, and the rest is named and left.
+
+    Once: whoever ends something at exit that queued work still needs calls it before.
+    """
+    global _ended
+    if _ended:
+        return
+    _ended = True
     cdef uint64_t most = get_config().exit_timeout * 1_000_000_000
     begin_ending(most)
     dropped = [borrow_stream(driver, number) for driver, number in list(_orphans)]
@@ -519,4 +529,4 @@ def _finishes(stream):
     return True
 
 
-atexit.register(_end)
+atexit.register(end_streams)
