@@ -37,8 +37,9 @@ class UsedRange {
 // How many uses of any byte there are.
 std::uint64_t count_uses(std::uint64_t address, std::uint64_t nbytes) noexcept;
 
+inline bool any_used() noexcept { return g_used_ranges.load(std::memory_order_acquire) != 0; }
 inline bool is_used(std::uint64_t address, std::uint64_t nbytes) noexcept {
-  return g_used_ranges.load(std::memory_order_acquire) != 0 && count_uses(address, nbytes) != 0;
+  return any_used() && count_uses(address, nbytes) != 0;
 }
 
 }  // namespace tensormem

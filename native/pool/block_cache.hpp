@@ -184,6 +184,7 @@ class BlockCache final : public BudgetMember {
 
   // The rows of the ids, all live.
   Status find_all(const CacheBlockId* ids, std::uint64_t count, std::vector<std::uint32_t>* rows);
+  bool is_place_used(Place place) const noexcept;
   Status check_unpinned(const std::vector<std::uint32_t>& rows) const noexcept;
   void pin_row(std::uint32_t row) noexcept;
   void unpin_row(std::uint32_t row) noexcept;

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/invariant.hpp"
-#include "base/used_range.hpp"
 #include "pool/block_cache.hpp"
 #include "pool/block_cache_parts.hpp"
 #include "trace/reports.hpp"
@@ -69,9 +68,8 @@ Status BlockCache::move_block(Place from, PackingReport* report) {
 bool BlockCache::can_empty(std::uint64_t frame) const noexcept {
   if (frames_.taken_in(frame) == 0 || frames_.fixed_in(frame) != 0) return false;
   bool movable = true;
-  frames_.for_each_taken(frame, [&](Place place) {
-    movable = movable && !ids_[frames_.owner(place) - 1].used && !is_used(address_of(place), block_bytes_);
-  });
+  frames_.for_each_taken(
+      frame, [&](Place place) { movable = movable && !ids_[frames_.owner(place) - 1].used && !is_place_used(place); });
   return movable;
 }
 

@@ -39,10 +39,19 @@ Status BlockCache::check_unpinned(const std::vector<std::uint32_t>& rows) const 
   for (const std::uint32_t row : rows) {
     const std::uint64_t address = address_of(ids_[row].place);
     if (ids_[row].pins != 0) return Status::fail(Code::still_held, "the block is pinned", address, ids_[row].pins);
-    if (is_used(address, block_bytes_))
+    if (is_place_used(ids_[row].place))
       return Status::fail(Code::still_held, "a call was given its address and uses it", address, 1);
   }
   return {};
+}
+
+// Whether a call was given an address in it, in any plane.
+bool BlockCache::is_place_used(Place place) const noexcept {
+  if (!any_used()) return false;
+  for (std::uint64_t plane = 0; plane < planes_; ++plane) {
+    if (is_used(address_of(place) + plane * plane_bytes(), block_bytes_)) return true;
+  }
+  return false;
 }
 
 // Empty if everything queued on the stream is done.
@@ -126,7 +135,7 @@ void BlockCache::end_rows() noexcept {
 
 bool BlockCache::try_free(const CacheBlockId* ids, std::uint64_t count) noexcept try {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock() || trace_is_on() || !retired_.empty() || !uses_.empty() || pinned_blocks_ != 0 ||
+  if (!lock.owns_lock() || trace_is_on() || !retired_.empty() || !uses_.empty() || pinned_blocks_ != 0 || any_used() ||
       !driver_.stream_is_inline(kDefaultStream)) {
     return false;
   }
