@@ -15,7 +15,19 @@ from textual.pilot import Pilot
 
 import tensormem as tm
 from support.clusters import dask_cluster, eventually
-from support.dask_work import drop_kept, handed_over, keep, make, page_address, stats_here, total
+from support.dask_work import (
+    array_of,
+    double_block,
+    drop_kept,
+    handed_over,
+    keep,
+    look_at_arrays,
+    make,
+    page_address,
+    stats_here,
+    sum_of,
+    total,
+)
 from support.screens import drive_cluster, head_of, text_of, until
 from tensormem import errors
 from tensormem.cli import clusters
@@ -103,6 +115,42 @@ def test_a_worker_that_is_short_spills_its_own_results_first(client: Any, worker
 
 def row_of(client: Any, worker: str) -> WorkerStats:
     return WorkerStats.from_dict(client.run(stats_here, workers=[worker])[worker])
+
+
+def test_arrays_over_our_tensors_go_by_descriptor_and_count_where_they_arrive(client: Any, workers: list[str]) -> None:
+    first, second = workers[:2]
+    before = client.run(handed_over, workers=[second])[second]
+    shared = client.submit(array_of, 3, 4 * MIB, "shm", 64, workers=[first], pure=False)
+    plain = client.submit(array_of, 2, 8 * MIB, "mem", 64, workers=[first], pure=False)
+    seen = client.submit(look_at_arrays, [shared, plain], workers=[second], pure=False).result(timeout=60)
+    assert seen == [("ndarray", True, 3 * 4 * MIB, "shm"), ("ndarray", True, 2 * 8 * MIB, "mem")]
+    assert client.run(handed_over, workers=[second])[second] == before + 1
+    assert row_of(client, second).received == 8 * MIB
+
+
+def test_arrays_that_were_spilled_count_again_when_they_come_back(client: Any, workers: list[str]) -> None:
+    first, second = workers[:2]
+    made = [client.submit(array_of, number, 8 * MIB, "mem", workers=[first], pure=False) for number in range(6)]
+    eventually(lambda: all(each.done() for each in made), "the arrays are there")
+    client.run(keep, 32 * MIB, workers=[second])
+    assert row_of(client, first).used == 32 * MIB
+    client.run(drop_kept)
+    sums = client.map(sum_of, made, workers=[first], pure=False)
+    assert client.gather(sums) == [number * 8 * MIB for number in range(6)]
+    assert row_of(client, first).used == 48 * MIB
+
+
+def test_a_dask_array_may_be_made_of_tensors_and_return_tensors(client: Any, workers: list[str]) -> None:
+    import dask.array as da
+    import numpy as np
+
+    tensor = tm.from_numpy(np.arange(64.0).reshape(8, 8))
+    array = da.from_array(tensor, chunks=4)
+    assert float((array + 1).sum().compute()) == 2016 + 64
+    doubled = array.map_blocks(double_block, dtype="float64")
+    assert float(doubled[1:, ::2].sum().compute()) == 2 * np.arange(64.0).reshape(8, 8)[1:, ::2].sum()
+    assert (doubled.rechunk((8, 1)).compute() == 2 * tensor.numpy()).all()
+    assert float(doubled.map_blocks(np.sqrt).sum().compute()) == pytest.approx(np.sqrt(2 * tensor.numpy()).sum())
 
 
 def test_what_comes_over_a_connection_counts_as_long_as_it_lives(client: Any, workers: list[str]) -> None:

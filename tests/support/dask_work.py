@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import numpy as np
+
 import tensormem as tm
 from tensormem.distributed import installed
 from tensormem.distributed.dask import handover
+from tensormem.distributed.dask.arrays import tensor_behind
 
 _kept: list[tm.Tensor] = []
 
@@ -19,6 +22,31 @@ def drop_kept() -> None:
 
 def make(value: int, nbytes: int) -> tm.Tensor:
     return tm.full((nbytes,), value, "uint8")
+
+
+def array_of(value: int, nbytes: int, memory: str, skipped: int = 0) -> Any:
+    """A NumPy array over a tensor, or a part of it."""
+    return tm.full((nbytes + skipped,), value, "uint8", memory=memory).numpy()[skipped:]
+
+
+def sum_of(array: Any) -> int:
+    return int(array.sum(dtype="int64"))
+
+
+def look_at_arrays(arrays: list[Any]) -> list[tuple[str, bool, int, str]]:
+    found = []
+    for array in arrays:
+        tensor = tensor_behind(array)
+        assert tensor is not None
+        found.append((type(array).__name__, bool(array.flags.writeable), sum_of(array), str(tensor.memory)))
+    return found
+
+
+def double_block(block: Any) -> tm.Tensor:
+    """A block as a tensor of ours, whatever it came as."""
+    made = tm.empty(block.shape, "float64")
+    made.numpy()[...] = 2 * np.asarray(block)
+    return made
 
 
 def total(tensor: tm.Tensor) -> int:

@@ -17,6 +17,7 @@ from typing import Any
 __all__ = ["register", "register_serializers"]
 
 _PROTOCOL = "distributed.protocol"
+_ARRAYS = "distributed.protocol.numpy"
 
 
 def register(sizeof: Any) -> None:
@@ -28,10 +29,7 @@ def register(sizeof: Any) -> None:
 
         sizeof.register(Tensor)(_nbytes)
 
-    if _PROTOCOL in sys.modules:
-        register_serializers()
-    else:
-        sys.meta_path.insert(0, _AfterImport(_PROTOCOL, register_serializers))
+    _when_imported(_PROTOCOL, register_serializers)
 
 
 def _nbytes(tensor: Any) -> int:
@@ -52,6 +50,27 @@ def register_serializers() -> None:
 
         dask_serialize.register(Tensor)(serializers.serialize)
         dask_deserialize.register(Tensor)(serializers.deserialize)
+
+    _when_imported(_ARRAYS, _register_arrays)
+
+
+def _register_arrays() -> None:
+    """In the place of Dask's own, which is called for all arrays that are not ours."""
+    import numpy
+    from distributed.protocol import dask_deserialize, dask_serialize
+
+    from tensormem.distributed.dask import arrays
+
+    dask_serialize.register(numpy.ndarray)(arrays.serialize_array)
+    dask_deserialize.register(numpy.ndarray)(arrays.deserialize_array)
+
+
+def _when_imported(module: str, then: Callable[[], None]) -> None:
+    """Call it as soon as a module has been imported: now, or then."""
+    if module in sys.modules:
+        then()
+    else:
+        sys.meta_path.insert(0, _AfterImport(module, then))
 
 
 def _family_dumps(value: Any, context: Any = None) -> tuple[dict[str, Any], list[Any]]:

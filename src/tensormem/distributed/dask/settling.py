@@ -69,8 +69,9 @@ class Settling:
 
 def _owners_in(value: Any) -> Iterator[ReceivedMemory]:
     """The received memory in a value; Dask looks for what it serializes in the same collections."""
-    if type(value) is Tensor:
-        owner = value.storage.owner
+    tensor = value if type(value) is Tensor else _tensor_behind(value)
+    if tensor is not None:
+        owner = tensor.storage.owner
         if isinstance(owner, ReceivedMemory):
             yield owner
     elif isinstance(value, list | tuple | set | frozenset):
@@ -78,3 +79,11 @@ def _owners_in(value: Any) -> Iterator[ReceivedMemory]:
             yield from _owners_in(each)
     elif isinstance(value, dict):
         yield from _owners_in(list(value.values()))
+
+
+def _tensor_behind(value: Any) -> Tensor | None:
+    if type(value).__module__ != "numpy":
+        return None
+    from tensormem.distributed.dask.arrays import tensor_behind
+
+    return tensor_behind(value) if hasattr(value, "__array_interface__") else None
