@@ -185,6 +185,34 @@ def test_a_worker_that_cannot_be_set_up_says_so_when_it_allocates(cluster: RayCl
     end(odd)
 
 
+def test_a_worker_of_another_version_says_so_with_the_advice_that_helps(cluster: RayCluster) -> None:
+    skewed = tm_ray.runtime_env(DECLARED)
+    skewed["env_vars"]["TENSORMEM_DECLARATION"] = DECLARED.to_json().replace('"tensormem": "0.1', '"tensormem": "7.1')
+    (odd,) = servers(1, runtime_env=skewed)
+    with pytest.raises(ray.exceptions.RayTaskError) as raised:
+        ray.get(odd.take.remote(MIB))
+    refusal = raised.value.cause
+    assert isinstance(refusal, errors.VersionSkew) and "7.1.0" in str(refusal)
+    assert "same version of tensormem" in str(refusal) and "Tear down" not in str(refusal)
+    end(odd)
+
+
+def test_an_environment_may_declare_in_a_few_words_and_ray_counts_what_a_worker_may_have(cluster: RayCluster) -> None:
+    words = {"TENSORMEM_DECLARATION": f"budget={BUDGET},keep=0,limit=32MiB,tags=true"}
+    hook = "tensormem.distributed.ray.worker_setup.install_from_environment"
+    size = tm_ray.memory_options(Declaration(budget=BUDGET, limit="32MiB"))
+    assert size == {"memory": 32 * MIB}
+    before = ray.available_resources()["memory"]
+    (server,) = servers(1, runtime_env={"env_vars": words, "worker_process_setup_hook": hook}, **size)
+    (pid, _) = ray.get(server.where.remote())
+    (row,) = [row for row in cluster_stats().rows if row.pid == pid]
+    assert (row.budget, row.limit) == (BUDGET, 32 * MIB)
+    eventually(lambda: ray.available_resources()["memory"] == before - 32 * MIB, "Ray's scheduler knows of it")
+    end(server)
+    with pytest.raises(errors.InvalidArgument, match="has no size"):
+        tm_ray.memory_options(Declaration(budget=BUDGET))
+
+
 def test_the_command_shows_the_cluster_to_somebody_who_connects_from_outside(cluster: RayCluster) -> None:
     (server,) = servers(1, **on(cluster, 1))
     ray.get(server.take.remote(6 * MIB))

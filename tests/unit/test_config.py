@@ -160,3 +160,8 @@ def test_the_reference_lists_every_variable_with_its_default_and_meaning() -> No
     page = (Path(__file__).parents[2] / "docs/reference/environment.md").read_text()
     for name, expected, default, _current, meaning in describe(Config()):
         assert f"| `{name}` | {expected.replace('|', ' or ')} | `{default}` | {meaning} |" in page
+
+
+def test_what_workers_of_a_cluster_are_given_is_not_warned_about(recwarn: pytest.WarningsRecorder) -> None:
+    Config.from_environ({"TENSORMEM_DECLARATION": "budget=8GiB", "TENSORMEM_NEXT_SETUP_HOOK": "mine.hook"})
+    assert not recwarn.list

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 
 from tensormem.distributed.worker_stack import WorkerStack
-from tensormem.errors import DistributedError, SetUpConflict, TensormemError
+from tensormem.errors import TensormemError
 from tensormem.mr import CallbackMemoryResource, DeviceBlock
 from tensormem.streams import Stream
 
@@ -20,6 +20,7 @@ __all__ = ["LateSetUp"]
 class LateSetUp:
     """Stands in for a stack until `set_up()` gives one. `where` is what its refusals say of the worker.
 
+    >>> from tensormem.errors import SetUpConflict
     >>> def full():
     ...     raise SetUpConflict("the node is full")
     >>> late = LateSetUp(full, "worker 7 on node 1")
@@ -50,7 +51,7 @@ class LateSetUp:
         assert self._stack is not None
         self._stack.resource.deallocate(self._blocks.pop(address), stream)
 
-    def _refusal(self, error: TensormemError) -> DistributedError:
-        said = copy.copy(error if isinstance(error, DistributedError) else SetUpConflict(str(error)))
-        said.what = f"{said.what}; {self._where}" if said.what else self._where
+    def _refusal(self, error: TensormemError) -> TensormemError:
+        said = copy.copy(error)  # with its own advice
+        said.what = f"{error.what}; {self._where}" if error.what else self._where
         return said

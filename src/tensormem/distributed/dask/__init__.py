@@ -12,12 +12,14 @@ if TYPE_CHECKING:
     from tensormem.distributed.dask.looking import cluster_stats as cluster_stats
     from tensormem.distributed.dask.plugin import TensormemPlugin as TensormemPlugin
     from tensormem.distributed.dask.registration import register_serializers as register_serializers
+    from tensormem.distributed.dask.setup import setup as setup
 
 __all__ = [
     "HandOverPlugin",
     "TensormemPlugin",
     "cluster_stats",
     "register_serializers",
+    "setup",
 ]
 
 # Where each name comes from.
@@ -26,6 +28,7 @@ _HOMES = {
     "TensormemPlugin": "plugin",
     "cluster_stats": "looking",
     "register_serializers": "registration",
+    "setup": "setup",
 }
 
 

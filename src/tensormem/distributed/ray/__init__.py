@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tensormem.distributed.ray.shared_tensor import SharedTensor as SharedTensor
     from tensormem.distributed.ray.shared_tensor import share as share
     from tensormem.distributed.ray.shared_tensor import tensor_of as tensor_of
+    from tensormem.distributed.ray.worker_setup import memory_options as memory_options
     from tensormem.distributed.ray.worker_setup import runtime_env as runtime_env
     from tensormem.distributed.ray.worker_setup import setup as setup
     from tensormem.distributed.ray.worker_setup import teardown as teardown
@@ -23,6 +24,7 @@ __all__ = [
     "EvictableCache",
     "SharedTensor",
     "cluster_stats",
+    "memory_options",
     "register_transport",
     "runtime_env",
     "setup",
@@ -37,6 +39,7 @@ _HOMES = {
     "EvictableCache": "evictable_cache",
     "SharedTensor": "shared_tensor",
     "cluster_stats": "looking",
+    "memory_options": "worker_setup",
     "register_transport": "registering",
     "runtime_env": "worker_setup",
     "setup": "worker_setup",

@@ -21,7 +21,7 @@ from tensormem.distributed.worker_stack import WorkerStack
 from tensormem.errors import DistributedError, InvalidArgument, TensormemError
 from tensormem.mr import set_current_device_resource
 
-__all__ = ["install_from_environment", "runtime_env", "setup", "teardown"]
+__all__ = ["install_from_environment", "memory_options", "runtime_env", "setup", "teardown"]
 
 DECLARATION = "TENSORMEM_DECLARATION"
 NO_DECLARATION = "none"  # for processes that only look: they take no part in the budget
@@ -46,6 +46,16 @@ def runtime_env(declaration: Declaration, base: dict[str, Any] | None = None) ->
         variables[NEXT_HOOK] = hook
     variables[DECLARATION] = declaration.to_json()
     return {**made, "env_vars": variables, "worker_process_setup_hook": HOOK}
+
+
+def memory_options(declaration: Declaration) -> dict[str, int]:
+    """The options of a task or an actor that tell Ray's scheduler what its worker may have: `memory`, the logical
+    resource. Ray then puts no more of them on a node than its own memory allows; it does not measure it.
+    """
+    nbytes = declaration.limit_bytes or declaration.guaranteed_bytes
+    if not nbytes:
+        raise InvalidArgument("a worker without a limit and without a guarantee has no size that Ray could count")
+    return {"memory": nbytes}
 
 
 def setup(declaration: Declaration) -> WorkerStack:
