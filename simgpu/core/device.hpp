@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <list>
 
 #include "core/heap.hpp"
 #include "core/results.hpp"
@@ -11,6 +12,13 @@
 namespace simgpu {
 
 struct Pool;
+
+struct Device;
+
+// A context beside the primary one, that an application made for itself.
+struct OwnContext {
+  Device* device = nullptr;
+};
 
 struct Device {
   int ordinal = 0;
@@ -22,7 +30,8 @@ struct Device {
   Pool* current_pool = nullptr;  // null: the default one
   std::uint64_t retained = 0;    // of the primary context
   unsigned context_flags = 0;
-  std::uint32_t peers = 0;   // devices whose memory this context may touch
+  std::list<OwnContext> own_contexts;  // a handle is the address of one
+  std::uint32_t peers = 0;             // devices whose memory this context may touch
   Result broken = kSuccess;  // a sticky error: every call of the context answers it until the context is reset
 
   Result take(std::uint64_t size, std::uint64_t* address) {

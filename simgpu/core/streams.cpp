@@ -366,6 +366,12 @@ void Streams::destroy_all(Device& device) {
   }
 }
 
+void Streams::destroy_all(const void* own_context) {
+  for (auto& [handle, stream] : streams_) {
+    if (stream->own_context == own_context && stream->alive && stream->is_own) destroy(*stream);
+  }
+}
+
 void Streams::close() {
   for (auto& [handle, stream] : streams_) {
     stream->alive = false;

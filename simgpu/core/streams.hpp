@@ -39,6 +39,7 @@ struct Stream {
   std::uint64_t serial = 0;
   tensormem::StreamId id = 0;
   Device* device = nullptr;
+  void* own_context = nullptr;  // null: the primary one
   unsigned flags = 0;
   int priority = 0;
   bool is_legacy = false;
@@ -103,6 +104,8 @@ class Streams {
   std::uint64_t timing_record_count() const { return timing_records_; }
   // What a context leaves behind when it is destroyed.
   void destroy_all(Device& device);
+  // Those of a context beside the primary one.
+  void destroy_all(const void* own_context);
   void close();
 
  private:

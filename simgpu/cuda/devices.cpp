@@ -231,12 +231,41 @@ Result cuDevicePrimaryCtxGetState(DeviceNumber ordinal, unsigned* flags, int* ac
   });
 }
 
+// A context of the application's own: it is current from here on. Streams know it; memory is the device's.
+Result cuCtxCreate_v2(ContextHandle* context, unsigned, DeviceNumber ordinal) {
+  return with_device("cuCtxCreate", ordinal, [&](Machine&, Device& device) {
+    if (context == nullptr) return simgpu::kInvalidValue;
+    device.own_contexts.push_back({&device});
+    *context = &device.own_contexts.back();
+    context_stack().push_back({&device, *context});
+    return simgpu::kSuccess;
+  });
+}
+
+Result cuCtxCreate_v4(ContextHandle* context, void*, unsigned flags, DeviceNumber ordinal) {
+  return cuCtxCreate_v2(context, flags, ordinal);
+}
+
+Result cuCtxDestroy_v2(ContextHandle context) {
+  return serve("cuCtxDestroy", {number(context)}, [&](Machine& machine) {
+    const std::lock_guard lock(machine.mutex);
+    Device* device = nullptr;
+    SIM_TRY(find_context(machine, context, &device));
+    if (context == device) return kInvalidContext;  // the primary one is released, not destroyed
+    machine.streams.destroy_all(static_cast<const void*>(context));
+    device->own_contexts.remove_if([&](const OwnContext& own) { return &own == context; });
+    auto& stack = context_stack();
+    if (!stack.empty() && stack.back().handle == context) stack.pop_back();
+    return simgpu::kSuccess;
+  });
+}
+
 Result cuCtxPushCurrent_v2(ContextHandle context) {
   return serve("cuCtxPushCurrent", {number(context)}, [&](Machine& machine) {
     const std::lock_guard lock(machine.mutex);
     Device* device = nullptr;
     SIM_TRY(find_context(machine, context, &device));
-    context_stack().push_back(device);
+    context_stack().push_back({device, context});
     return simgpu::kSuccess;
   });
 }
@@ -244,7 +273,7 @@ Result cuCtxPushCurrent_v2(ContextHandle context) {
 Result cuCtxPopCurrent_v2(ContextHandle* context) {
   return serve("cuCtxPopCurrent", {}, [&](Machine&) {
     if (context_stack().empty()) return kInvalidContext;
-    if (context != nullptr) *context = context_stack().back();
+    if (context != nullptr) *context = context_stack().back().handle;
     context_stack().pop_back();
     return simgpu::kSuccess;
   });
@@ -256,7 +285,7 @@ Result cuCtxSetCurrent(ContextHandle context) {
     Device* device = nullptr;
     if (context != nullptr) SIM_TRY(find_context(machine, context, &device));
     if (!context_stack().empty()) context_stack().pop_back();
-    if (device != nullptr) context_stack().push_back(device);
+    if (device != nullptr) context_stack().push_back({device, context});
     return simgpu::kSuccess;
   });
 }
@@ -264,7 +293,7 @@ Result cuCtxSetCurrent(ContextHandle context) {
 Result cuCtxGetCurrent(ContextHandle* context) {
   return serve("cuCtxGetCurrent", {}, [&](Machine& machine) {
     if (context == nullptr) return simgpu::kInvalidValue;
-    *context = current_device(machine);
+    *context = current_device(machine) == nullptr ? nullptr : context_stack().back().handle;
     return simgpu::kSuccess;
   });
 }

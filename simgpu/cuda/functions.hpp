@@ -52,6 +52,10 @@ struct ProcessHandle {
   X(cuCtxGetStreamPriorityRange, 5050, cuCtxGetStreamPriorityRange, (int* least, int* greatest))                       \
   X(cuCtxSynchronize, 2000, cuCtxSynchronize, ())                                                                      \
   X(cuCtxSynchronize, 13000, cuCtxSynchronize_v2, (ContextHandle context))                                             \
+  X(cuCtxCreate, 3020, cuCtxCreate_v2, (ContextHandle * context, unsigned flags, DeviceNumber device))                 \
+  X(cuCtxCreate, 12050, cuCtxCreate_v4,                                                                                \
+    (ContextHandle * context, void* parameters, unsigned flags, DeviceNumber device))                                  \
+  X(cuCtxDestroy, 4000, cuCtxDestroy_v2, (ContextHandle context))                                                      \
   X(cuCtxEnablePeerAccess, 4000, cuCtxEnablePeerAccess, (ContextHandle peer, unsigned flags))                          \
   X(cuCtxDisablePeerAccess, 4000, cuCtxDisablePeerAccess, (ContextHandle peer))                                        \
   X(cuMemGetInfo, 3020, cuMemGetInfo_v2, (std::size_t* free, std::size_t* total))                                      \

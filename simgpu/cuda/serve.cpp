@@ -10,7 +10,7 @@ std::atomic<std::uint64_t> g_initialized{0};
 
 struct Stack {
   std::uint64_t machine = 0;
-  std::vector<Device*> devices;
+  std::vector<CurrentContext> contexts;
 };
 
 }  // namespace
@@ -19,22 +19,27 @@ bool is_initialized() { return g_initialized == machine_number(); }
 
 void set_initialized() { g_initialized = machine_number(); }
 
-std::vector<Device*>& context_stack() {
+std::vector<CurrentContext>& context_stack() {
   thread_local Stack stack;
   if (stack.machine != machine_number()) {
-    stack.devices.clear();
+    stack.contexts.clear();
     stack.machine = machine_number();
   }
-  return stack.devices;
+  return stack.contexts;
 }
 
 Device* current_device(Machine&) {
-  const std::vector<Device*>& stack = context_stack();
-  return stack.empty() ? nullptr : stack.back();
+  const std::vector<CurrentContext>& stack = context_stack();
+  return stack.empty() ? nullptr : stack.back().device;
 }
 
 Result find_context(Machine& machine, void* handle, Device** device) {
   for (const auto& each : machine.devices) {
+    for (OwnContext& own : each->own_contexts) {
+      if (&own != handle) continue;
+      *device = each.get();
+      return kSuccess;
+    }
     if (each.get() != handle) continue;
     *device = each.get();
     return each->retained == 0 ? kContextIsDestroyed : kSuccess;

@@ -15,8 +15,12 @@
 
 namespace simgpu::cuda {
 
-// A context is its device: only primary contexts are simulated.
-std::vector<Device*>& context_stack();
+// A primary context is its device; others have what is theirs noted where it matters.
+struct CurrentContext {
+  Device* device = nullptr;
+  void* handle = nullptr;
+};
+std::vector<CurrentContext>& context_stack();
 Device* current_device(Machine& machine);
 // Alive contexts only; kInvalidContext for what never was one, kContextIsDestroyed for one whose last user let go.
 Result find_context(Machine& machine, void* handle, Device** device);
@@ -68,7 +72,7 @@ Result serve_in_context(const char* function, std::initializer_list<std::uint64_
       const std::lock_guard lock(machine.mutex);
       device = current_device(machine);
       if (device == nullptr) return kInvalidContext;
-      if (device->retained == 0) return kContextIsDestroyed;
+      if (device->retained == 0 && device->own_contexts.empty()) return kContextIsDestroyed;
       if (device->broken != kSuccess) return device->broken;
     }
     return body(machine, *device);
@@ -91,7 +95,7 @@ Result serve_on_stream(const char* function, std::initializer_list<std::uint64_t
     const std::lock_guard lock(machine.mutex);
     Stream* stream = nullptr;
     SIM_TRY(machine.streams.find(handle, &stream));
-    if (stream->device->retained == 0) return kContextIsDestroyed;
+    if (stream->device->retained == 0 && stream->own_context == nullptr) return kContextIsDestroyed;
     if (stream->device->broken != kSuccess) return stream->device->broken;
     return body(machine, *stream);
   });

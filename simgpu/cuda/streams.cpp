@@ -35,6 +35,8 @@ simgpu::Result create_stream(const char* function, StreamHandle* stream, unsigne
                             if (stream == nullptr || flags > 1) return simgpu::kInvalidValue;
                             Stream* made = nullptr;
                             SIM_TRY(machine.streams.create(device, flags, priority, true, &made));
+                            const CurrentContext& current = context_stack().back();
+                            made->own_context = current.handle == &device ? nullptr : current.handle;
                             *stream = made;
                             return simgpu::kSuccess;
                           });
@@ -105,7 +107,7 @@ Result cuStreamGetPriority(StreamHandle handle, int* priority) {
 Result cuStreamGetCtx(StreamHandle handle, ContextHandle* context) {
   return with_stream("cuStreamGetCtx", handle, [&](Machine&, Stream& stream) {
     if (context == nullptr) return simgpu::kInvalidValue;
-    *context = stream.device;
+    *context = stream.own_context == nullptr ? static_cast<void*>(stream.device) : stream.own_context;
     return simgpu::kSuccess;
   });
 }

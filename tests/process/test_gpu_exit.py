@@ -11,7 +11,7 @@ MEMORY = """
     os.environ["TENSORMEM_EXIT_TIMEOUT"] = "0"
     import tensormem as tm
     from tensormem import mr
-    driver = tm.drivers.gpu(0)
+    driver = tm.drivers.get(os.environ["VENDOR"])
     resources = [
         mr.GpuMemoryResource(driver),
         mr.GpuAsyncMemoryResource(driver),
@@ -21,8 +21,8 @@ MEMORY = """
         mr.PoolMemoryResource(mr.GpuMemoryResource(driver)),
     ]
     blocks = [resource.allocate(100_000) for resource in resources]
-    tensor = tm.zeros(1000, space="gpu:0")
-    pool = tm.VirtualMemoryPool("64MiB", device="gpu:0")
+    tensor = tm.zeros(1000, space=os.environ["VENDOR"])
+    pool = tm.VirtualMemoryPool("64MiB", device=driver)
     kept = [pool.allocate(size=100_000), tm.Stream(driver)]
 """
 
@@ -31,6 +31,7 @@ MEMORY = """
 def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     for name, value in simulated_environment(2, "256MiB", vendor=request.param).items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setenv("VENDOR", f"{request.param}:0")  # both vendors' libraries are there
     return str(request.param)
 
 
@@ -51,7 +52,7 @@ def test_memory_of_every_kind_goes_with_the_process() -> None:
 def test_a_gpu_takes_no_new_work_when_the_interpreter_ends() -> None:
     result = run_python(
         """
-        import atexit
+        import atexit, os
 
         def late():  # registered first, and so called last
             for name, work in WORK.items():
@@ -63,7 +64,7 @@ def test_a_gpu_takes_no_new_work_when_the_interpreter_ends() -> None:
         atexit.register(late)
         import tensormem as tm
         from tensormem import mr
-        driver = tm.drivers.gpu(0)
+        driver = tm.drivers.get(os.environ["VENDOR"])
         stream, other = tm.Stream(driver), tm.Stream.default(driver)
         block = mr.GpuMemoryResource(driver).allocate(4096)
         managed = mr.ManagedMemoryResource(driver).allocate(4096)
@@ -91,7 +92,7 @@ def test_threads_that_keep_giving_a_gpu_work_neither_abort_the_end_nor_put_it_of
         """
         import os, threading
         import tensormem as tm
-        stream, started = tm.Stream(tm.drivers.gpu(0)), threading.Event()
+        stream, started = tm.Stream(tm.drivers.get(os.environ["VENDOR"])), threading.Event()
         def launch():
             try:
                 while True:

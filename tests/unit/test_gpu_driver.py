@@ -345,7 +345,7 @@ def test_a_context_destroyed_under_us_is_an_error_that_says_so(gpu: SimulatedGpu
     resource = mr.GpuMemoryResource("cuda:0")
     stream = Stream(resource.driver)
     assert ctypes.CDLL(gpu.library).cuDevicePrimaryCtxReset_v2(0) == 0
-    with pytest.raises(errors.DriverError, match="CUDA_ERROR_INVALID_HANDLE"):
+    with pytest.raises(errors.DriverError, match="CUDA_ERROR_CONTEXT_IS_DESTROYED"):
         stream.synchronize()
     del stream
 

@@ -162,6 +162,12 @@ Status CudaApi::stream_device(std::int32_t guess, gpu::NativeStream stream, std:
   const Result result = f_.cuCtxGetDevice(&found);
   (void)f_.cuCtxPopCurrent(nullptr);
   TM_TRY(answer(result, "cuCtxGetDevice"));
+  // All of our work is in the primary contexts: a stream of another one cannot be ordered with it.
+  ContextHandle primary = nullptr;
+  TM_TRY(context_of(found, &primary));
+  if (context != primary)
+    return Status::fail(Code::stream_misuse, "the stream is of another context than the device's primary one",
+                        reinterpret_cast<std::uint64_t>(stream));
   *device = found;
   return {};
 }

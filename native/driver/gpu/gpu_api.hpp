@@ -55,6 +55,9 @@ struct FillRows {
   std::uint64_t height = 1;
 };
 
+// Which vendor's numbers a failure speaks in; the second fact of a `driver_error`. 0 is errno.
+enum class ErrorNumbers : std::uint64_t { system = 0, cuda = 1, hip = 2 };
+
 class GpuApi {
  public:
   virtual ~GpuApi() = default;
@@ -65,6 +68,8 @@ class GpuApi {
   virtual bool is_simulated() const noexcept = 0;
   // Every function of the vendor's library that may be called.
   virtual std::vector<const char*> functions() const = 0;
+  // Whose numbers its failures are.
+  virtual ErrorNumbers numbers() const noexcept = 0;
   // The file that the functions are from.
   virtual const char* library() const noexcept = 0;
   // Every function of the table; empty when the table was not opened to be counted.
@@ -162,9 +167,6 @@ inline bool has(GpuApi& api, std::int32_t device, DeviceAttribute attribute) noe
   std::int32_t value = 0;
   return api.attribute(device, attribute, &value) && value != 0;
 }
-
-// Which vendor's numbers a failure speaks in; the second fact of a `driver_error`. 0 is errno.
-enum class ErrorNumbers : std::uint64_t { system = 0, cuda = 1, hip = 2 };
 
 inline Status vendor_error(ErrorNumbers numbers, std::int32_t code, const char* call) noexcept {
   return Status::caused(Failure{Code::driver_error,

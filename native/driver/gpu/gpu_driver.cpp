@@ -70,6 +70,7 @@ bool GpuDriver::stream_is_valid(StreamId stream) const noexcept {
 Status GpuDriver::stream_create(std::int32_t device, StreamId* stream) {
   TM_TRY(check_device(device));
   platform_.destroy_left();
+  TM_TRY(platform_.watch.check(device));
   GpuPlatform::StreamItem item{{nullptr, device}, false};
   TM_TRY(api_.stream_create(device, &item.ref.handle));
   Status noted = note_stream(item, stream);
@@ -100,8 +101,11 @@ Status GpuDriver::stream_destroy(StreamId stream) {
   GpuPlatform::StreamItem item;
   if (platform_.streams.get(stream, &item) && item.imported)
     return Status::fail(Code::stream_misuse, "the stream belongs to whoever made it", stream);
-  // The vendor's driver would return at once; here the stream's work is done when it is gone.
-  TM_TRY(api_.stream_synchronize(ref));
+  // The vendor's driver would return at once; here the stream's work is done when it is gone. One that went with its
+  // context has none.
+  Status waited = api_.stream_synchronize(ref);
+  const bool is_gone = !waited.ok() && platform_.watch.is_reset(ref.device);
+  if (!is_gone) TM_TRY(std::move(waited));
   {
     const std::lock_guard lock(platform_.mutex);
     if (!platform_.streams.remove(stream))
@@ -109,7 +113,7 @@ Status GpuDriver::stream_destroy(StreamId stream) {
     platform_.stream_numbers.erase(key_of(ref));
   }
   platform_.relays.forget(stream, ref.device);
-  if (!api_.stream_destroy(ref).ok()) platform_.leave_for_later(ref);
+  if (!is_gone && !api_.stream_destroy(ref).ok()) platform_.leave_for_later(ref);
   return {};
 }
 
@@ -125,7 +129,14 @@ Status GpuDriver::stream_wait(StreamId stream, const Wait& wait) {
   gpu::StreamRef ref;
   TM_TRY(find_stream(stream, &ref));
   TM_TRY(check_not_capturing(ref, stream));
+  TM_TRY(platform_.watch.check(ref.device));
   return Driver::stream_wait(stream, wait);
+}
+
+Status GpuDriver::stream_close(StreamId stream, const Wait& wait) {
+  gpu::StreamRef ref;
+  TM_TRY(find_stream(stream, &ref));
+  return platform_.watch.is_reset(ref.device) ? stream_destroy(stream) : Driver::stream_close(stream, wait);
 }
 
 Status GpuDriver::stream_query(StreamId stream, bool* done) {
@@ -138,7 +149,14 @@ Status GpuDriver::stream_query(StreamId stream, bool* done) {
     *done = false;
     return {};
   }
-  return heed(api_.stream_query(ref, done), stream);
+  return heed_gone(api_.stream_query(ref, done), stream, ref.device, done);
+}
+
+// What a reset took with it runs no more: whoever waits to give something back need not.
+Status GpuDriver::heed_gone(Status status, StreamId stream, std::int32_t device, bool* done) {
+  if (status.ok() || !platform_.watch.is_reset(device)) return heed(std::move(status), stream);
+  *done = true;
+  return {};
 }
 
 Status GpuDriver::stream_is_capturing(StreamId stream, bool* capturing) {
@@ -214,8 +232,10 @@ void GpuDriver::forget_stream(StreamId stream, std::int32_t device) noexcept {
 
 Status GpuDriver::heed(Status status, StreamId stream) {
   if (status.ok() || status.code() != Code::driver_error || !api_.is_gone(status.failure().driver_code)) return status;
-  GpuPlatform::StreamItem item;
-  if (!platform_.streams.get(stream, &item) || !item.imported) return status;
+  GpuPlatform::StreamItem item{{nullptr, home_}};
+  const bool is_known = stream == kDefaultStream || platform_.streams.get(stream, &item);
+  TM_TRY(platform_.watch.check(item.ref.device));
+  if (!is_known || !item.imported) return status;
   // Something else may be what is gone: an event, or a context.
   bool done = false;
   const Status asked = api_.stream_query(item.ref, &done);
@@ -235,6 +255,7 @@ Status GpuDriver::find_event(EventHandle event, gpu::EventRef* ref) const noexce
 Status GpuDriver::make_event(std::int32_t device, bool timed, EventHandle* event) {
   TM_TRY(check_device(device));
   platform_.destroy_left();
+  TM_TRY(platform_.watch.check(device));
   gpu::EventRef ref{nullptr, device, timed};
   TM_TRY(api_.event_create(device, timed, &ref.handle));
   const std::uint64_t number = platform_.events.add(ref);
@@ -278,13 +299,13 @@ Status GpuDriver::record_elsewhere(EventHandle event, bool timed, gpu::StreamRef
 Status GpuDriver::event_query(EventHandle event, bool* done) {
   gpu::EventRef ref;
   TM_TRY(find_event(event, &ref));
-  return api_.event_query(ref, done);
+  return heed_gone(api_.event_query(ref, done), kDefaultStream, ref.device, done);
 }
 
 Status GpuDriver::event_synchronize(EventHandle event) {
   gpu::EventRef ref;
   TM_TRY(find_event(event, &ref));
-  return api_.event_synchronize(ref);
+  return platform_.watch.explain(api_.event_synchronize(ref), ref.device);
 }
 
 Status GpuDriver::event_elapsed(EventHandle start, EventHandle end, double* seconds) {

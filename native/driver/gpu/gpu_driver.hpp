@@ -44,6 +44,7 @@ class GpuDriver final : public Driver {
   Status stream_destroy(StreamId stream) override;
   Status stream_synchronize(StreamId stream) override;
   Status stream_wait(StreamId stream, const Wait& wait) override;
+  Status stream_close(StreamId stream, const Wait& wait) override;
   Status stream_query(StreamId stream, bool* done) override;
   Status stream_export(StreamId stream, std::uint64_t* native_handle) override;
   Status stream_import(std::int32_t device, std::uint64_t native_handle, StreamId* stream) override;
@@ -93,6 +94,7 @@ class GpuDriver final : public Driver {
   void forget_stream(StreamId stream, std::int32_t device) noexcept;
   // An answer that says that the stream's handle is none is told by name.
   Status heed(Status status, StreamId stream);
+  Status heed_gone(Status status, StreamId stream, std::int32_t device, bool* done);
   // Memory that exists from a point of a stream to another is not for graphs, which run as often as they like.
   Status check_not_capturing(gpu::StreamRef queue, StreamId stream);
   Status find_event(EventHandle event, gpu::EventRef* ref) const noexcept;
@@ -100,7 +102,7 @@ class GpuDriver final : public Driver {
   Status record_elsewhere(EventHandle event, bool timed, gpu::StreamRef queue);
   Status find_pool(AsyncPool pool, gpu::PoolRef* ref) const noexcept;
   template <typename Call>
-  static Status give_back(Call call);
+  Status give_back(std::int32_t device, Call call);
   // Finds out whose memory it is, where that can matter.
   Status find_place(Pitched* side, std::int32_t asker) const;
   // Gives `work` a stream of `device` (kHostPlace: of any) whose work is in the order of `stream`.
@@ -109,6 +111,8 @@ class GpuDriver final : public Driver {
   static bool is_between(const Pitched& to, const Pitched& from) noexcept;
   void join_devices(const Pitched& to, const Pitched& from, const CopyShape& shape) noexcept;
   Status copy_box(Pitched to, Pitched from, const CopyShape& shape, gpu::StreamRef queue);
+  // The smallest unit of mappings, if it was asked before; 1 otherwise.
+  std::uint64_t grain_of(std::int32_t device) noexcept;
   // With the lock.
   Status find_physical(PhysicalHandle handle, GpuPlatform::Physical** physical) noexcept;
   Status begin_physical_use(PhysicalHandle handle, GpuPlatform::Physical* physical);

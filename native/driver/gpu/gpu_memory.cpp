@@ -37,10 +37,11 @@ Status GpuDriver::explain_shortage(Status status, std::int32_t device, std::uint
       code, vendor_code, status.failure().what, {requested, info.free_bytes, info.free_bytes}, nullptr, nullptr});
 }
 
-// A free may wait for all work of the device. At the end of the process nobody waits: the memory goes with it.
+// A free may wait for all work of the device. At the end of the process nobody waits: the memory goes with it. What
+// went with a context that somebody else reset is back already, and its addresses may be another's now.
 template <typename Call>
-Status GpuDriver::give_back(Call call) {
-  return is_ending() ? Status() : call();
+Status GpuDriver::give_back(std::int32_t device, Call call) {
+  return is_ending() || platform_.watch.is_reset(device) ? Status() : call();
 }
 
 // --- Plain memory ------------------------------------------------------------------------------------------------
@@ -80,6 +81,7 @@ Status GpuDriver::allocate(std::int32_t device, std::uint64_t nbytes, const Allo
   TM_TRY(check_size(nbytes));
   if (!is_power_of_two(options.alignment) || options.alignment > kMaxAlignment)
     return Status::fail(Code::invalid_alignment, "an alignment is a power of two", options.alignment);
+  TM_TRY(platform_.watch.check(device));
   std::uint64_t start = 0;
   TM_TRY(explain_shortage(allocate_aligned(device, nbytes, options, &start), device, nbytes, Code::out_of_memory));
   if (options.zeroed) {
@@ -100,7 +102,7 @@ Status GpuDriver::deallocate(std::int32_t device, std::uint64_t address, std::ui
     const std::lock_guard lock(platform_.mutex);
     if (const auto found = platform_.bases.find(address); found != platform_.bases.end()) base = found->second;
   }
-  TM_TRY(give_back([&] { return api_.deallocate(device, options.kind, base); }));
+  TM_TRY(give_back(device, [&] { return api_.deallocate(device, options.kind, base); }));
   if (base == address) return {};
   const std::lock_guard lock(platform_.mutex);
   platform_.bases.erase(address);
@@ -116,13 +118,14 @@ Status GpuDriver::pin(std::uint64_t address, std::uint64_t nbytes) {
 
 Status GpuDriver::unpin(std::uint64_t address, std::uint64_t) {
   TM_TRY(platform_.check_usable());
-  return give_back([&] { return api_.unpin(home_, address); });
+  return give_back(home_, [&] { return api_.unpin(home_, address); });
 }
 
 // --- Stream-ordered and managed memory ---------------------------------------------------------------------------
 
 Status GpuDriver::async_pool_create(std::int32_t device, std::uint64_t keep_bytes, AsyncPool* pool) {
   TM_TRY(check_device(device));
+  TM_TRY(platform_.watch.check(device));
   DeviceInfo info;
   TM_TRY(api_.device_info(device, &info));
   if (!info.memory_pools) return Status::fail(Code::not_supported, "stream-ordered memory: the device has no pools");
@@ -148,7 +151,7 @@ Status GpuDriver::async_pool_destroy(AsyncPool pool) {
   gpu::PoolRef ref;
   TM_TRY(platform_.check_usable());
   TM_TRY(find_pool(pool, &ref));
-  TM_TRY(give_back([&] { return api_.pool_destroy(ref); }));
+  TM_TRY(give_back(ref.device, [&] { return api_.pool_destroy(ref); }));
   (void)platform_.pools.remove(pool);
   return {};
 }
@@ -179,7 +182,9 @@ Status GpuDriver::deallocate_async(std::int32_t device, std::uint64_t address, s
   TM_TRY(check_device(device));
   TM_TRY(find_usable_stream(stream, &queue));
   TM_TRY(check_not_capturing(queue, stream));
-  return give_back([&] { return heed(api_.deallocate_async(address, queue), stream); });
+  Status freed = is_ending() ? Status() : heed(api_.deallocate_async(address, queue), stream);
+  // What went with its context is not there to be freed.
+  return freed.ok() || platform_.watch.is_reset(device) ? Status() : std::move(freed);
 }
 
 Status GpuDriver::trim_async(std::int32_t device, AsyncPool pool, std::uint64_t keep_bytes) {
@@ -227,6 +232,11 @@ Status GpuDriver::granularity(std::int32_t device, Granularity* granularity) {
   return {};
 }
 
+std::uint64_t GpuDriver::grain_of(std::int32_t device) noexcept {
+  const std::lock_guard lock(platform_.mutex);
+  return std::max<std::uint64_t>(platform_.grains[static_cast<std::size_t>(device)].minimum, 1);
+}
+
 Status GpuDriver::reserve(std::uint64_t size, std::uint64_t alignment, std::uint64_t* address) try {
   Granularity grain;
   TM_TRY(check_size(size));
@@ -256,7 +266,7 @@ Status GpuDriver::release(std::uint64_t address, std::uint64_t size) {
     const std::lock_guard lock(platform_.mutex);
     TM_TRY(platform_.books.begin_release(address, size));
   }
-  Status released = give_back([&] { return api_.release(address, size); });
+  Status released = is_ending() ? Status() : api_.release(address, size);
   const std::lock_guard lock(platform_.mutex);
   if (released.ok()) {
     platform_.books.end_release(address);
@@ -320,7 +330,7 @@ Status GpuDriver::physical_destroy(PhysicalHandle handle) {
       return Status::fail(Code::invalid_argument, "another thread is mapping or exporting the physical memory");
     gone = platform_.physicals.extract(handle);
   }
-  Status destroyed = give_back([&] { return api_.physical_destroy(gone.mapped().handle); });
+  Status destroyed = is_ending() ? Status() : api_.physical_destroy(gone.mapped().handle);
   if (destroyed.ok() && gone.mapped().fd >= 0) ::close(gone.mapped().fd);
   if (destroyed.ok()) return destroyed;
   const std::lock_guard lock(platform_.mutex);
@@ -358,8 +368,16 @@ Status GpuDriver::map(std::uint64_t address, std::uint64_t size, PhysicalHandle 
   }
   Status mapped = api_.map(address, size, physical.handle);
   end_physical_use(handle);
-  const std::lock_guard lock(platform_.mutex);
-  platform_.books.end_change(address, size, mapped.ok());
+  {
+    const std::lock_guard lock(platform_.mutex);
+    platform_.books.end_change(address, size, mapped.ok());
+  }
+  // The addresses are known to be right: of memory whose descriptor told no size, the size is what the driver refuses.
+  constexpr std::int32_t kInvalidValue = 1;  // in both vendors' numbers
+  const bool is_size = physical.info.imported && physical.info.size == 0 && mapped.code() == Code::driver_error &&
+                       mapped.failure().driver_code == kInvalidValue;
+  if (is_size && is_aligned(size, grain_of(physical.info.device)))
+    return Status::fail(Code::invalid_size, "the imported memory has another size than was said", size);
   return mapped;
 } catch (const std::bad_alloc&) {
   return no_memory_for_books();
@@ -371,7 +389,7 @@ Status GpuDriver::unmap(std::uint64_t address, std::uint64_t size) {
     const std::lock_guard lock(platform_.mutex);
     TM_TRY(platform_.books.begin_unmap(address, size));
   }
-  Status unmapped = give_back([&] { return api_.unmap(address, size); });
+  Status unmapped = is_ending() ? Status() : api_.unmap(address, size);
   const std::lock_guard lock(platform_.mutex);
   platform_.books.end_change(address, size, !unmapped.ok());
   return unmapped;

@@ -38,6 +38,7 @@ void GpuPlatform::close() noexcept {
   if (is_lost() || is_in_host_function()) return;
   relays.forget_all();
   destroy_left();
+  watch.end();
   closed_ = true;
   api_->close();
 }
@@ -77,6 +78,7 @@ void GpuPlatform::release_external(gpu::ExternalRef external) {
   const bool allowed = !is_in_host_function();
   if (allowed && external.address != 0 && api_->external_unmap(external).ok()) external.address = 0;
   if (allowed && external.address == 0 && api_->external_destroy(external).ok()) return;
+  if (allowed && watch.is_reset(external.device)) return;
   const std::lock_guard lock(left_mutex_);
   left_externals_.push_back(external);
 }
@@ -92,10 +94,10 @@ void GpuPlatform::destroy_left() noexcept {
     externals_left.swap(left_externals_);
   }
   for (const gpu::EventRef& event : events_left) {
-    if (!api_->event_destroy(event).ok()) leave_for_later(event);
+    if (!api_->event_destroy(event).ok() && !watch.is_reset(event.device)) leave_for_later(event);
   }
   for (const gpu::StreamRef& stream : streams_left) {
-    if (!api_->stream_destroy(stream).ok()) leave_for_later(stream);
+    if (!api_->stream_destroy(stream).ok() && !watch.is_reset(stream.device)) leave_for_later(stream);
   }
   for (const gpu::ExternalRef& external : externals_left) release_external(external);
 }

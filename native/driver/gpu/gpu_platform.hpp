@@ -14,6 +14,7 @@
 #include "base/fork_guard.hpp"
 #include "base/mutex.hpp"
 #include "driver/gpu/address_books.hpp"
+#include "driver/gpu/context_watch.hpp"
 #include "driver/gpu/gpu_api.hpp"
 #include "driver/gpu/handle_table.hpp"
 #include "driver/gpu/peer_grants.hpp"
@@ -81,6 +82,7 @@ class GpuPlatform {
   gpu::HandleTable<StreamItem> streams;
   gpu::HandleTable<gpu::EventRef> events;
   gpu::HandleTable<gpu::PoolRef> pools;
+  gpu::ContextWatch watch{*this};
   gpu::PeerGrants grants{*this};
   gpu::Relays relays{*this};
 

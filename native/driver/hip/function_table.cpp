@@ -34,6 +34,11 @@ enum Index : std::size_t {
       kFunctionCount,
 };
 
+std::string version_text(int version) {
+  if (version <= 0) return "";
+  return " (" + std::to_string(version / 10'000'000) + "." + std::to_string(version % 10'000'000 / 100'000) + ")";
+}
+
 void count_calls(FunctionTable* table) {
   table->counters = std::shared_ptr<gpu::CallCounter[]>(new gpu::CallCounter[kFunctionCount]);
 #define TM_COUNT(function, needed, answer, signature) table->function.count(&table->counters[k_##function]);
@@ -60,8 +65,11 @@ bool load_functions(const std::string& path, bool count, FunctionTable* table, s
 #undef TM_LOAD
   if (count) count_calls(table);
   table->simulated = finder.is_simulated();
-  *why = missing.empty() ? "" : "the HIP runtime has no " + missing;
-  return missing.empty();
+  if (missing.empty()) return true;
+  int version = 0;
+  if (!(table->hipDriverGetVersion == nullptr)) (void)table->hipDriverGetVersion(&version);
+  *why = "the HIP runtime is too old" + version_text(version) + ": it has no " + missing;
+  return false;
 }
 
 std::vector<gpu::CallCount> calls_of(const FunctionTable& table) {

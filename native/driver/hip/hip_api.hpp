@@ -22,6 +22,7 @@ class HipApi final : public gpu::GpuApi {
   std::int32_t version() const noexcept override { return f_.driver_version; }
   bool is_simulated() const noexcept override { return f_.simulated; }
   std::vector<const char*> functions() const override { return {std::begin(kFunctionNames), std::end(kFunctionNames)}; }
+  gpu::ErrorNumbers numbers() const noexcept override { return gpu::ErrorNumbers::hip; }
   const char* library() const noexcept override { return f_.library.c_str(); }
   std::vector<gpu::CallCount> calls() const override { return calls_of(f_); }
   bool attribute(std::int32_t device, gpu::DeviceAttribute attribute, std::int32_t* value) noexcept override;
