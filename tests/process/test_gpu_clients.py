@@ -304,6 +304,7 @@ def test_hip_python_has_memory_streams_events_and_stream_ordered_memory() -> Non
             block = tm.mr.GpuAsyncMemoryResource(driver).allocate(4096, ours)
             driver.fill(block.ptr, 9, 1, (4096, 1, 1), ours)
             ours.synchronize()
+            ask(hip.hipSetDevice(1))  # device 0 was granted nothing
             ask(hip.hipMemcpy(got, block.ptr, 4096, hip.hipMemcpyKind.hipMemcpyDeviceToHost))
             assert (got == 9).all()
         """,
