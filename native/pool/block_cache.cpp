@@ -159,22 +159,28 @@ void BlockCache::wish_for(std::uint64_t frames, std::vector<std::uint64_t>* home
   }
 }
 
-// In every plane. All of the run or nothing, but for pages that the driver refuses to take out again: those stay where
-// they are, and are found there the next time.
-Status BlockCache::back_run(const Run& run, LoosePages& loose) {
+// In every plane, where nothing is mapped yet.
+Status BlockCache::map_run(const Run& run, LoosePages& loose) noexcept {
   for (std::uint64_t plane = 0; plane < planes_; ++plane) {
     const std::uint64_t begin = page_of(run.first, plane);
     const std::uint64_t end = begin + run.count * shape_.pages;
     for (std::uint64_t first = pages_->mapped().next_clear(begin); first < end;) {
       const std::uint64_t stop = std::min(pages_->mapped().next_set(first), end);
-      Status status = pages_->map(first, loose.first(), stop - first);
-      if (!status.ok()) {
-        unback_run(run, loose);
-        return status;
-      }
+      TM_TRY(pages_->map(first, loose.first(), stop - first));
       loose.used(stop - first);
       first = pages_->mapped().next_clear(stop);
     }
+  }
+  return {};
+}
+
+// All of the run or nothing, but for pages that the driver refuses to take out again: those stay where they are, and
+// are found there the next time.
+Status BlockCache::back_run(const Run& run, LoosePages& loose) {
+  Status status = map_run(run, loose);
+  if (!status.ok()) {
+    unback_run(run, loose);
+    return status;
   }
   for (std::uint64_t i = 0; i < run.count; ++i) frames_.back(run.first + i);
   return {};
@@ -261,7 +267,8 @@ void BlockCache::hand_out(std::uint64_t count, TagId tag, CacheBlockId* ids) noe
 
 bool BlockCache::try_allocate(std::uint64_t count, TagId tag, CacheBlockId* ids) noexcept try {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock() || trace_is_on() || !retired_.empty() || count > frames_.free_count()) return false;
+  if (!lock.owns_lock() || trace_is_on() || suspended_ || !retired_.empty()) return false;
+  if (count > frames_.free_count()) return false;
   if (!ids_.reserve(count)) return false;
   scratch_.resize(count);
   hand_out(count, tag, ids);
@@ -277,6 +284,7 @@ Status BlockCache::allocate(std::uint64_t count, TagId tag, CacheBlockId* ids) n
     std::vector<std::uint64_t> homes;
     {
       const std::lock_guard lock(mutex_);
+      TM_TRY(check_awake());
       (void)reap_locked(loose).ok();  // told by reap_pending itself
       std::uint64_t frames = 0;
       TM_TRY(frames_needed(count, &frames));
@@ -346,6 +354,7 @@ Status BlockCache::blocks_at(const std::int64_t* slots, std::uint64_t count, Cac
 
 Status BlockCache::check_range(std::uint64_t address, std::uint64_t nbytes) const noexcept {
   const std::lock_guard lock(mutex_);
+  TM_TRY(check_awake());
   for (std::uint64_t at = address - base(); at < address - base() + nbytes;) {
     const std::uint64_t place = at % plane_bytes() / shape_.stride;
     const std::uint32_t owner = at < capacity() ? frames_.owner(static_cast<Place>(place)) : kRetired;
@@ -374,6 +383,7 @@ void BlockCache::unpin_row(std::uint32_t row) noexcept {
 
 Status BlockCache::pin(const CacheBlockId* ids, std::uint64_t count) noexcept try {
   const std::lock_guard lock(mutex_);
+  TM_TRY(check_awake());
   TM_TRY(find_all(ids, count, &scratch_));
   for (const std::uint32_t row : scratch_) pin_row(row);
   return {};
@@ -499,7 +509,7 @@ bool BlockCache::is_valid() const noexcept {
   bool agree = frames_.is_valid() && pages_->is_valid() && ids_.is_valid() && retired_.is_valid();
   for (std::uint64_t frame = frames_.next_backed(0); frame != BlockFrames::kNone;
        frame = frames_.next_backed(frame + 1)) {
-    for (std::uint64_t plane = 0; plane < planes_; ++plane) {
+    for (std::uint64_t plane = 0; plane < planes_ && !suspended_; ++plane) {
       agree = agree && pages_->mapped().all_set(page_of(frame, plane), shape_.pages);
     }
     std::uint64_t fixed = 0;
@@ -520,7 +530,8 @@ bool BlockCache::is_valid() const noexcept {
   }
   return agree && live == ids_.live_count() && retired == retired_blocks_ && pinned == pinned_blocks_ &&
          live + retired == frames_.taken_count() &&
-         (planes_ == 1 ? mapped == backed : mapped >= backed);  // of a refused unmap some planes may be left
+         (suspended_ ||
+          (planes_ == 1 ? mapped == backed : mapped >= backed));  // of a refused unmap some planes may be left
 }
 
 }  // namespace tensormem

@@ -133,6 +133,15 @@ class BlockCache final : public BudgetMember {
   std::uint64_t lacking_blocks(std::uint64_t count) const noexcept;
   // What pages that hold nothing have, mapped or not.
   std::uint64_t idle_bytes_now() const noexcept;
+  // Suspension, in this order: nothing changes any more; all memory goes; all of it is back, or none; all goes on.
+  // Blocks keep ids and places. `still_held` while one is pinned, `stream_misuse` while a stream uses one.
+  Status begin_suspension() noexcept;
+  Status drop_memory() noexcept;
+  Status restore_memory() noexcept;
+  void cancel_suspension() noexcept;
+  // The places that have a block.
+  Status live_blocks(std::vector<Place>* places) const noexcept;
+
   // Gives empty pages back until at most `keep_bytes` of them are left; says how many pages went.
   std::uint64_t trim(std::uint64_t keep_bytes) noexcept;
   // Empty pages, mapped or not.
@@ -177,6 +186,10 @@ class BlockCache final : public BudgetMember {
   void wish_for(std::uint64_t frames, std::vector<std::uint64_t>* homes) const;
   Status back_frames(std::uint64_t frames, LoosePages& loose);
   Status back_run(const Run& run, LoosePages& loose);
+  Status map_run(const Run& run, LoosePages& loose) noexcept;
+  std::vector<Run> used_runs() const;
+  Status unmap_runs(const std::vector<Run>& runs, LoosePages& loose) noexcept;
+  Status check_awake() const noexcept;
   void unback_run(const Run& run, LoosePages& loose) noexcept;
   void unback_idle(std::uint64_t keep_bytes, LoosePages& loose) noexcept;
   void end_rows() noexcept;  // those of the call under way
@@ -226,6 +239,7 @@ class BlockCache final : public BudgetMember {
   std::vector<std::uint32_t> scratch_;  // rows of the call under way
   std::uint64_t idle_bytes_;
   std::atomic<bool> has_excess_{false};
+  bool suspended_ = false;
   std::uint64_t retired_blocks_ = 0;
   std::uint64_t pinned_blocks_ = 0;
   std::uint64_t peak_physical_bytes_ = 0;

@@ -113,6 +113,7 @@ Status BlockCache::compact(std::uint64_t max_bytes, double max_seconds, PackingR
   for (std::uint64_t step = 0; step < most && status.ok() && report->finished; ++step) {
     LoosePages loose(*pages_);
     const std::lock_guard lock(mutex_);
+    TM_TRY(check_awake());
     if (step == 0) {
       (void)reap_locked(loose).ok();
       drop_done_uses();

@@ -135,8 +135,8 @@ void BlockCache::end_rows() noexcept {
 
 bool BlockCache::try_free(const CacheBlockId* ids, std::uint64_t count) noexcept try {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock() || trace_is_on() || !retired_.empty() || !uses_.empty() || pinned_blocks_ != 0 || any_used() ||
-      !driver_.stream_is_inline(kDefaultStream)) {
+  if (!lock.owns_lock() || trace_is_on() || suspended_ || !retired_.empty() || !uses_.empty() || pinned_blocks_ != 0 ||
+      any_used() || !driver_.stream_is_inline(kDefaultStream)) {
     return false;
   }
   scratch_.resize(count);
@@ -153,6 +153,7 @@ bool BlockCache::try_free(const CacheBlockId* ids, std::uint64_t count) noexcept
 Status BlockCache::free(const CacheBlockId* ids, std::uint64_t count, StreamId stream) noexcept try {
   LoosePages loose(*pages_);
   const std::lock_guard lock(mutex_);
+  TM_TRY(check_awake());
   (void)reap_locked(loose).ok();  // told by reap_pending itself
   scratch_.resize(count);
   TM_TRY(ids_.mark_all(ids, count, scratch_.data()));
@@ -173,6 +174,7 @@ Status BlockCache::copy(const CacheBlockId* from, const CacheBlockId* to, std::u
   Status status;
   {
     const std::lock_guard lock(mutex_);
+    TM_TRY(check_awake());
     for (std::uint64_t i = 0; i < count; ++i) {
       std::uint32_t row = 0;
       TM_TRY(ids_.find(from[i], &row));
@@ -194,6 +196,7 @@ Status BlockCache::copy(const CacheBlockId* from, const CacheBlockId* to, std::u
 
 Status BlockCache::record_use(const CacheBlockId* ids, std::uint64_t count, StreamId stream) noexcept try {
   const std::lock_guard lock(mutex_);
+  TM_TRY(check_awake());
   TM_TRY(find_all(ids, count, &scratch_));
   if (count == 0) return {};
   Use use;

@@ -81,6 +81,11 @@ cdef extern from "pool/block_cache.hpp" namespace "tensormem" nogil:
         Status eviction_hints(uint64_t nbytes, const CacheBlockId* candidates, uint64_t candidate_count,
                               cbool any_block, vector[CacheBlockId]* ids)
         Status compact(uint64_t max_bytes, double max_seconds, PackingReport* report)
+        Status begin_suspension()
+        Status drop_memory()
+        Status restore_memory()
+        void cancel_suspension()
+        Status live_blocks(vector[uint32_t]* places)
         uint64_t trim(uint64_t keep_bytes)
         uint64_t step_ahead(uint64_t most_pages)
         void set_idle_bytes(uint64_t idle_bytes)

@@ -3,6 +3,7 @@
 Must not know: tensors and tenants; what is in a block.
 """
 
+import threading
 from array import array
 from collections.abc import Callable
 
@@ -10,6 +11,7 @@ from tensormem import _core, errors
 from tensormem.pools.block_cache_stats import BlockCacheStats
 from tensormem.pools.compaction_report import CompactionReport
 from tensormem.pools.living import remember
+from tensormem.pools.spilled import Spilled
 from tensormem.vmm.manager import find_mapped
 
 TYPE_CHECKING = False
@@ -76,6 +78,8 @@ class BlockCache(_core.BlockCache):
             planes=planes,
         )
         self._on_move = on_move
+        self._suspending = threading.RLock()
+        self._spilled: tuple[Spilled, list[tuple[int, int]]] | None = None
         self._remap_listeners = [] if on_remap is None else [on_remap]
         remember(self)
 
@@ -96,6 +100,55 @@ class BlockCache(_core.BlockCache):
         if raised is not None:
             raise errors.CallbackFailed(f"{raised[0]} raised {raised[1]!r}") from raised[1]
         return CompactionReport(**done)
+
+    def suspend(self, contents: str = "main") -> int:
+        """Give up all memory between requests, and keep every block, slot and address; says how many bytes.
+
+        The contents are kept in "main" memory, in a "file" without a name (or one in the folder given), or "drop"ped.
+        Until `resume`, touching the memory faults, and calls that would change blocks are refused. `StillHeld` while a
+        block is pinned or viewed, `StreamMisuse` while a stream uses one; then nothing has changed.
+        """
+        with self._suspending:
+            places = self._begin_suspension()
+            try:
+                spilled = Spilled(places, contents, "suspended blocks")
+            except BaseException:
+                self._cancel_suspension()
+                raise
+            try:
+                spilled.copy_out(self.driver)
+            except BaseException:
+                self._cancel_suspension()
+                spilled.close()
+                raise
+            before = self.physical_memory_usage
+            self._spilled = (spilled, places)
+            self._drop_memory()
+            return before - self.physical_memory_usage
+
+    def resume(self) -> int:
+        """Put memory behind the same addresses again, with the contents; says how many bytes. All of it or nothing."""
+        with self._suspending:
+            before = self.physical_memory_usage
+            self._restore_memory()
+            if self._spilled is not None:
+                spilled, places = self._spilled
+                spilled.copy_in(self.driver, places)
+                spilled.close()
+                self._spilled = None
+            self._cancel_suspension()
+            return self.physical_memory_usage - before
+
+    def close(self) -> None:
+        """Give everything back, whatever is still in it. `StillHeld`, a `BufferError`, while blocks are pinned or
+        viewed, tensors or block tables use the cache, or calls of other threads are under way. Closing twice is
+        harmless.
+        """
+        super().close()
+        with self._suspending:
+            if self._spilled is not None:
+                self._spilled[0].close()
+                self._spilled = None
 
     def _tell(self, ids: "array[int]", old: "array[int]", new: "array[int]") -> tuple[str, Exception] | None:
         """Tell all owners where blocks went, also when one of them raises; gives the first that did."""

@@ -18,7 +18,7 @@ from cpython.buffer cimport (
     PyObject_CheckBuffer,
     PyObject_GetBuffer,
 )
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.limits cimport LLONG_MAX
 from libc.string cimport memcpy
 from libcpp cimport bool as cbool
@@ -534,6 +534,42 @@ cdef class BlockCache:
             "seconds": report.seconds,
             "finished": report.finished,
         }, ids, old, new, failure
+
+    def _begin_suspension(self):
+        # What there is to keep: address and size of every block, in every plane; as one where they touch.
+        cdef SharedUse[NativeCache] cache = self._share()
+        cdef vector[uint32_t] places
+        check(cache.get().begin_suspension())
+        check(cache.get().live_blocks(&places))
+        cdef uint64_t plane, i, length, size = cache.get().block_bytes()
+        found = []
+        for plane in range(cache.get().planes()):
+            i = 0
+            while i < places.size():
+                length = 1
+                while i + length < places.size() and size == cache.get().stride() and places[i + length] == places[i] + length:
+                    length += 1
+                found.append((cache.get().address_of(places[i]) + plane * cache.get().plane_bytes(), length * size))
+                i += length
+        return found
+
+    def _drop_memory(self):
+        cdef SharedUse[NativeCache] cache = self._share()
+        cdef Status status
+        with nogil:
+            status = cache.get().drop_memory()
+        check(move(status))
+
+    def _restore_memory(self):
+        cdef SharedUse[NativeCache] cache = self._share()
+        cdef Status status
+        with nogil:
+            status = cache.get().restore_memory()
+        if not status.ok():
+            refuse(self, move(status), 0)
+
+    def _cancel_suspension(self):
+        self._open().cancel_suspension()
 
     def trim(self, keep_bytes=0):
         """Give empty pages back until at most `keep_bytes` of them are left; says how many bytes went."""
