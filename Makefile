@@ -3,7 +3,7 @@
 export PYTHON
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint format sanitize soak pythons arm wheels docs clean
+.PHONY: help demo test bench lint format sanitize soak pythons arm wheels lock docs clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\): *## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -44,6 +44,10 @@ arm: ## the native tests on 64-bit ARM under qemu, with pages of 4, 16 and 64 Ki
 wheels: ## wheels for every Python into dist/, checked and tried out (ARGS="3.12 3.14t" for some)
 	@scripts/setup.sh --no-project build
 	@.venv/bin/python scripts/wheels.py $(ARGS)
+
+lock: ## write down the newest versions of all tools, with digests, as the tested ones
+	@scripts/setup.sh --no-project build
+	@.venv/bin/python scripts/lock.py
 
 docs: ## build the documentation into docs/_build (warnings are errors)
 	@scripts/docs.sh

@@ -11,11 +11,13 @@ Must not know: what the environments are used for. Standard library only, becaus
 import argparse
 import hashlib
 import json
+import os
 import shutil
 import sys
 import tomllib
 from pathlib import Path
 
+import lock
 import progress
 import toolchain
 from project_lock import project_lock
@@ -74,14 +76,29 @@ class Environment:
         self.stamp("created", key)
 
     def install_groups(self, groups: list[str]) -> None:
-        key = digest(json.dumps(self.project["dependency-groups"], sort_keys=True))
+        locks = [path.read_text(encoding="utf-8") for path in sorted(lock.FOLDER.glob("*.txt"))]
+        key = digest(json.dumps(self.project["dependency-groups"], sort_keys=True), *locks)
         stale = [group for group in groups if not self.is_stamped(f"group-{group}", key)]
         if not stale:
             return
-        options = [option for group in stale for option in ("--group", group)]
-        run_step(f"installing tools: {', '.join(stale)}", self.python, "-m", "pip", "install", "--quiet", *options)
         for group in stale:
+            if not self._install_tested(group):
+                run_step(f"installing tools: {group}", self.python, "-m", "pip", "install", "--quiet", "--group", group)
             self.stamp(f"group-{group}", key)
+
+    def _install_tested(self, group: str) -> bool:
+        """Installs the locked versions, if they are for this Python and machine. CI accepts no others there."""
+        pinned = lock.lock_of(group)
+        if pinned is None:
+            return False
+        options = ("--no-deps", "--require-hashes", "-r", pinned)
+        command = (self.python, "-m", "pip", "install", "--quiet", *options)
+        code, said = progress.run(f"installing tested tools: {group}", *command)
+        if code != 0 and os.environ.get("CI") == "true":
+            sys.exit(toolchain.why_it_failed(said) or said)
+        if code != 0:
+            print(f"locks/{group}.txt does not fit what pip finds from here; taking what pyproject.toml allows.")
+        return code == 0
 
     def install_project(self) -> None:
         facts = [json.dumps(self.project[table], sort_keys=True) for table in ("build-system", "project")]

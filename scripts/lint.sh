@@ -27,6 +27,7 @@ guard "mypy --strict" mypy
 guard "import-linter" python scripts/lint_imports.py
 guard "stubs match the compiled modules" python scripts/lint_stubs.py
 guard "clang-format" clang-format --dry-run -Werror "${native[@]}"
+guard "locks fit pyproject.toml" python scripts/lock.py --check
 guard "shellcheck" shellcheck scripts/*.sh .ci/run
 
 if [ ${#failed[@]} -gt 0 ]; then

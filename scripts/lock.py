@@ -25,12 +25,15 @@ def holds_for() -> str:
     return f"Python {sys.version_info[0]}.{sys.version_info[1]} on {platform.system()} {platform.machine()}"
 
 
-def heading(group: str) -> str:
-    """What the lock of this group begins with, on this Python and machine and for what is asked for now."""
+def digest_of_what_is_asked() -> str:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     asked = [project["dependency-groups"][name] for name in GROUPS], project["project"]["optional-dependencies"]["cli"]
-    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
-    return f"# {group}, {holds_for()}; for {digest}. Renew it with: make lock\n"
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def heading(group: str) -> str:
+    """What the lock of this group begins with, on this Python and machine and for what is asked for now."""
+    return f"# {group}, {holds_for()}; for {digest_of_what_is_asked()}. Renew it with: make lock\n"
 
 
 def lock_of(group: str) -> Path | None:
@@ -67,7 +70,16 @@ def _digest_of(address: str) -> str:
     return hashlib.sha256(Path(unquote(urlsplit(address).path)).read_bytes()).hexdigest()
 
 
+def check() -> None:
+    """Ends with a sentence where the locks are for other tools than are asked for now."""
+    stale = [group for group in GROUPS if digest_of_what_is_asked() not in (FOLDER / f"{group}.txt").read_text()]
+    if stale:
+        sys.exit(f"The tools in pyproject.toml are not those of locks/{', '.join(stale)}. Renew them with: make lock")
+
+
 def main() -> None:
+    if sys.argv[1:] == ["--check"]:
+        return check()
     FOLDER.mkdir(exist_ok=True)
     everything = resolve(GROUPS, None)
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as versions:

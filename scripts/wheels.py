@@ -73,15 +73,26 @@ def compilers(tools: Path) -> dict[str, str]:
     }
 
 
-def build(name: str, interpreter: Path, variables: Mapping[str, str]) -> Path:
-    """A wheel as the build makes it."""
+def unpacked_source(tools: Path) -> Path:
+    """The source distribution of what is committed, in `dist/` and unpacked: wheels are built from nothing else."""
+    program = f"import mesonpy; print(mesonpy.build_sdist({str(DIST)!r}))"
+    file = DIST / step("making the source distribution", tools, "-c", program).split()[-1]
+    step("twine", tools, "-m", "twine", "check", "--strict", file)
+    folder = CACHE / "source"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.unpack_archive(file, folder, filter="data")
+    return next(folder.iterdir())
+
+
+def build(name: str, interpreter: Path, source: Path, variables: Mapping[str, str]) -> Path:
+    """A wheel as the build makes it, without an index to fetch anything from."""
     python = environment(f".venv-wheel-{name}", interpreter, "build")
     raw = CACHE / name / "raw"
     shutil.rmtree(raw, ignore_errors=True)
     packages = interpreter.resolve().parent.parent / "lib" / "pkgconfig"
-    command = (python, "-m", "pip", "wheel", "--verbose", "--no-deps", "--no-build-isolation", "--wheel-dir", raw)
-    options = (f"-Cbuild-dir=build-wheel-{name}",)
-    step(f"{name}: building", *command, *options, ".", env={**variables, "PKG_CONFIG_LIBDIR": str(packages)})
+    command = (python, "-m", "pip", "wheel", "--verbose", "--no-index", "--no-deps", "--no-build-isolation")
+    options = ("--wheel-dir", raw, f"-Cbuild-dir={ROOT / f'build-wheel-{name}'}")
+    step(f"{name}: building", *command, *options, source, env={**variables, "PKG_CONFIG_LIBDIR": str(packages)})
     return next(raw.glob("*.whl"))
 
 
@@ -132,8 +143,9 @@ def main() -> None:
     tools = environment(".venv-wheels", Path(sys.executable), "wheels")
     variables = compilers(tools)
     DIST.mkdir(exist_ok=True)
+    source = unpacked_source(tools)
     for name, interpreter in found.items():
-        wheel = repair(name, build(name, interpreter, variables), tools)
+        wheel = repair(name, build(name, interpreter, source, variables), tools)
         try_out(name, interpreter, wheel)
         shutil.copy(wheel, DIST)
         print(f"dist/{wheel.name}: {wheel.stat().st_size / 2**20:.1f} MiB", flush=True)

@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -215,3 +216,26 @@ def test_an_interpreter_that_does_not_run_is_not_taken(tmp_path: Path) -> None:
     broken.chmod(0o755)
     said = run_python("import interpreters; interpreters.main()", "3.12", PYTHONS=str(tmp_path), PYENV_ROOT="/nowhere")
     assert str(broken) not in said.stdout
+
+
+def test_a_lock_holds_for_its_own_python_machine_and_tools_alone() -> None:
+    program = """
+import lock, sys
+first = (lock.FOLDER / "test.txt").read_text().splitlines()[0]
+lock.holds_for = lambda: first.removeprefix("# test, ").split("; for ")[0]
+print(lock.lock_of("test") is not None)
+lock.holds_for = lambda: "Python 3.9 on Plan9 sparc"
+print(lock.lock_of("test") is not None)
+lock.digest_of_what_is_asked = lambda: "of other tools"
+lock.check()
+"""
+    said = run_python(program)
+    assert said.stdout == "True\nFalse\n" and said.returncode == 1
+    assert "Renew them with: make lock" in said.stderr
+
+
+def test_locks_hold_digests_and_no_address() -> None:
+    for path in sorted((ROOT / "locks").glob("*.txt")):
+        heading, *lines = path.read_text().splitlines()
+        assert lines and "make lock" in heading
+        assert [line for line in lines if not re.fullmatch(r"[a-z0-9._-]+==\S+ --hash=sha256:[0-9a-f]{64}", line)] == []
