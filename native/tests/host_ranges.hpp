@@ -5,12 +5,14 @@
 #include <cstring>
 
 #include "driver/host/host_driver.hpp"
+#include "driver/host/os.hpp"
 #include "tests/check.hpp"
 #include "tests/host_process.hpp"
 
 namespace tensormem::test {
 
-inline constexpr std::uint64_t kSmall = 4096;
+// The smallest page: 4, 16 or 64 KiB.
+inline const std::uint64_t kSmall = host::os::page_size();
 inline constexpr std::uint64_t kPage = 2 << 20;
 
 inline volatile char* bytes_at(std::uint64_t address) { return reinterpret_cast<volatile char*>(address); }

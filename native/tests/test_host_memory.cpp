@@ -11,12 +11,14 @@
 
 #include "base/align.hpp"
 #include "driver/host/memory_gauge.hpp"
+#include "driver/host/os.hpp"
 #include "tests/check.hpp"
 #include "tests/host_process.hpp"
 
 namespace tensormem {
 namespace {
 
+const std::uint64_t kPage = host::os::page_size();
 constexpr std::uint64_t kKiB = 1 << 10;
 constexpr std::uint64_t kMiB = 1 << 20;
 constexpr std::uint64_t kGiB = 1 << 30;
@@ -36,7 +38,7 @@ std::uint64_t locked_bytes() { return status_bytes("VmLck:"); }
 
 bool is_mapped(std::uint64_t address) {
   unsigned char resident = 0;
-  return mincore(bytes_at(align_down(address, 4096)), 1, &resident) == 0;
+  return mincore(bytes_at(align_down(address, kPage)), 1, &resident) == 0;
 }
 
 bool all_zero(std::uint64_t address, std::uint64_t nbytes) {
@@ -200,22 +202,22 @@ TM_TEST("pins of overlapping pages do not undo each other") {
   HostDriver& driver = host_driver();
   const AllocationOptions pages{MemoryKind::device, kMiB, -1, false, false};
   std::uint64_t base = 0;
-  TM_CHECK(driver.allocate(0, 64 * kKiB, pages, &base).ok());
+  TM_CHECK(driver.allocate(0, 16 * kPage, pages, &base).ok());
   const std::uint64_t before = locked_bytes();
-  TM_CHECK(driver.pin(base + 100, 8000).ok());       // pages 0 and 1
-  TM_CHECK(driver.pin(base + 4096, 3 * 4096).ok());  // pages 1 to 3
-  TM_CHECK(driver.pin(base + 4096, 3 * 4096).ok());  // again
-  TM_CHECK(locked_bytes() == before + 4 * 4096 && driver.counters().pins == 3);
-  TM_CHECK(driver.unpin(base + 4096, 3 * 4096).ok());
-  TM_CHECK(locked_bytes() == before + 4 * 4096);
-  TM_CHECK(driver.unpin(base + 100, 8000).ok());  // page 1 is still wanted
-  TM_CHECK(locked_bytes() == before + 3 * 4096);
+  TM_CHECK(driver.pin(base + 100, 2 * kPage - 200).ok());  // pages 0 and 1
+  TM_CHECK(driver.pin(base + kPage, 3 * kPage).ok());      // pages 1 to 3
+  TM_CHECK(driver.pin(base + kPage, 3 * kPage).ok());      // again
+  TM_CHECK(locked_bytes() == before + 4 * kPage && driver.counters().pins == 3);
+  TM_CHECK(driver.unpin(base + kPage, 3 * kPage).ok());
+  TM_CHECK(locked_bytes() == before + 4 * kPage);
+  TM_CHECK(driver.unpin(base + 100, 2 * kPage - 200).ok());  // page 1 is still wanted
+  TM_CHECK(locked_bytes() == before + 3 * kPage);
   TM_CHECK(driver.is_valid());
-  TM_CHECK(driver.unpin(base + 100, 8000).code() == Code::invalid_argument);
-  TM_CHECK(driver.unpin(base + 4096, 4096).code() == Code::invalid_argument);
-  TM_CHECK(driver.unpin(base + 4096, 3 * 4096).ok());
+  TM_CHECK(driver.unpin(base + 100, 2 * kPage - 200).code() == Code::invalid_argument);
+  TM_CHECK(driver.unpin(base + kPage, kPage).code() == Code::invalid_argument);
+  TM_CHECK(driver.unpin(base + kPage, 3 * kPage).ok());
   TM_CHECK(locked_bytes() == before && driver.counters().pins == 0 && driver.is_valid());
-  TM_CHECK(driver.deallocate(0, base, 64 * kKiB, pages).ok());
+  TM_CHECK(driver.deallocate(0, base, 16 * kPage, pages).ok());
 }
 
 TM_TEST("a pin inside a pinned block leaves the block pinned when it goes") {

@@ -197,15 +197,15 @@ TM_TEST("what is mapped can be unmapped and released when others took the last a
     return;
   }
   constexpr std::uint64_t kIslands = 32;
-  constexpr std::uint64_t kBytes = 2 * kIslands * kSmall;
+  const std::uint64_t kBytes = 2 * kIslands * kSmall;
   const std::uint64_t range = new_range(kBytes);
   const PhysicalHandle physical = new_physical(kSmall);
   for (std::uint64_t i = 0; i < kIslands; ++i) map_writable(range + 2 * i * kSmall, kSmall, physical);
   const std::uint64_t pages = limit + 64;
   char* const foreign =
-      static_cast<char*>(mmap(nullptr, pages * 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+      static_cast<char*>(mmap(nullptr, pages * kSmall, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
   TM_CHECK(foreign != MAP_FAILED && can_be_read(range));
-  for (std::uint64_t page = 1; page < pages; page += 2) (void)mprotect(foreign + page * 4096, 4096, PROT_NONE);
+  for (std::uint64_t page = 1; page < pages; page += 2) (void)mprotect(foreign + page * kSmall, kSmall, PROT_NONE);
   while (mmap(nullptr, 4096, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) {
   }
   bool all_unmapped = true;
@@ -215,7 +215,7 @@ TM_TEST("what is mapped can be unmapped and released when others took the last a
   TM_CHECK(all_unmapped && driver.is_valid());
   TM_CHECK(!can_be_read(range) && driver.physical_destroy(physical).ok());
   TM_CHECK(driver.release(range, kBytes).ok() && is_clean());
-  TM_CHECK(munmap(foreign, pages * 4096) == 0);
+  TM_CHECK(munmap(foreign, pages * kSmall) == 0);
 }
 
 TM_TEST("room that others gave back is seen after a refusal") {
@@ -230,8 +230,8 @@ TM_TEST("room that others gave back is seen after a refusal") {
   // Of others: every second page of a region is of another protection.
   const std::uint64_t pages = limit - actual_areas() - 30;  // ours take the rest, so that the kernel refuses
   char* const foreign =
-      static_cast<char*>(mmap(nullptr, pages * 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-  for (std::uint64_t page = 1; page < pages; page += 2) (void)mprotect(foreign + page * 4096, 4096, PROT_NONE);
+      static_cast<char*>(mmap(nullptr, pages * kSmall, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  for (std::uint64_t page = 1; page < pages; page += 2) (void)mprotect(foreign + page * kSmall, kSmall, PROT_NONE);
   Status status;
   std::uint64_t place = range + kSmall;  // in the middle, so that each costs two
   for (; place < range + 254 * kSmall; place += 2 * kSmall) {
@@ -239,7 +239,7 @@ TM_TEST("room that others gave back is seen after a refusal") {
     if (!status.ok()) break;
   }
   TM_CHECK(status.code() == Code::too_many_mappings);
-  TM_CHECK(munmap(foreign, pages * 4096) == 0);
+  TM_CHECK(munmap(foreign, pages * kSmall) == 0);
   TM_CHECK(driver.map(place, kSmall, physical, 0).ok());
   for (std::uint64_t at = range + kSmall; at <= place; at += 2 * kSmall) TM_CHECK(driver.unmap(at, kSmall).ok());
   TM_CHECK(driver.physical_destroy(physical).ok() && driver.release(range, 256 * kSmall).ok() && is_clean());

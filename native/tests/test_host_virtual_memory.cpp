@@ -23,7 +23,7 @@ using test::map_writable;
 using test::new_physical;
 using test::new_range;
 
-TM_TEST("pages of 4 KiB are possible and 2 MiB recommended") {
+TM_TEST("the pages of the kernel are possible and 2 MiB recommended") {
   Granularity granularity;
   TM_CHECK(host_driver().granularity(0, &granularity).ok());
   TM_CHECK(granularity.minimum == kSmall && granularity.recommended == kPage);

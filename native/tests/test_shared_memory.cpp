@@ -13,12 +13,15 @@
 #include <vector>
 
 #include "driver/host/fault_plan.hpp"
+#include "driver/host/os.hpp"
 #include "driver/host/shared_memory.hpp"
 #include "driver/host/spare_files.hpp"
 #include "tests/check.hpp"
 
 namespace tensormem {
 namespace {
+
+const std::uint64_t kPage = host::os::page_size();
 
 std::byte* bytes(std::uint64_t address) { return reinterpret_cast<std::byte*>(address); }
 
@@ -57,7 +60,7 @@ TM_TEST("what is attached is the same memory, and every descriptor says so") {
 
 TM_TEST("it cannot be made shorter or longer, and takes no more seals once it is shared") {
   SharedMemory memory;
-  TM_CHECK(memory.create(4096, {}).ok());
+  TM_CHECK(memory.create(kPage, {}).ok());
   const int fd = share(memory, false);
   TM_CHECK(ftruncate(memory.fd(), 0) != 0 && ftruncate(memory.fd(), 8192) != 0);
   TM_CHECK(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) != 0);
@@ -66,21 +69,21 @@ TM_TEST("it cannot be made shorter or longer, and takes no more seals once it is
 
 TM_TEST("what may only be read is attached to read alone, and its mapping stays so") {
   SharedMemory mine;
-  TM_CHECK(mine.create(4096, {}).ok());
+  TM_CHECK(mine.create(kPage, {}).ok());
   const int fd = share(mine, true);
-  TM_CHECK(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED);
+  TM_CHECK(mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED);
   SharedMemory other;
   TM_CHECK(other.attach(fd, {}).code() == Code::invalid_argument && !other.is_open());
   TM_CHECK(other.attach(fd, {.readonly = true}).ok() && other.readonly());
-  TM_CHECK(mprotect(bytes(other.address()), 4096, PROT_READ | PROT_WRITE) != 0);
+  TM_CHECK(mprotect(bytes(other.address()), kPage, PROT_READ | PROT_WRITE) != 0);
   close(fd);
 }
 
 TM_TEST("sealed against writers, only the first mapping writes") {
   SharedMemory mine;
-  TM_CHECK(mine.create(4096, {.readers_only = true}).ok());
+  TM_CHECK(mine.create(kPage, {.readers_only = true}).ok());
   bytes(mine.address())[1] = std::byte{5};
-  TM_CHECK(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, mine.fd(), 0) == MAP_FAILED);
+  TM_CHECK(mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, mine.fd(), 0) == MAP_FAILED);
   SharedMemory other;
   TM_CHECK(other.attach(mine.fd(), {}).code() == Code::invalid_argument);
   TM_CHECK(other.attach(mine.fd(), {.readonly = true}).ok() && bytes(other.address())[1] == std::byte{5});
@@ -109,7 +112,7 @@ TM_TEST("what can shrink, is too small or is no memory is refused and nothing is
 TM_TEST("threads that ask first for the mapping to read get one and the same") {
   for (int round = 0; round < 50; ++round) {
     SharedMemory memory;
-    TM_CHECK(memory.create(4096, {}).ok());
+    TM_CHECK(memory.create(kPage, {}).ok());
     std::atomic<std::uint64_t> seen{0};
     std::vector<std::thread> threads;
     for (int i = 0; i < 4; ++i) {
@@ -151,7 +154,7 @@ TM_TEST("what is kept has its pages, and a sparse one gets no more of them when 
     SharedMemory sparse;
     TM_CHECK(sparse.create(size, {}).ok());
     address = sparse.address();
-    std::memset(bytes(address) + 4096, 7, 5000);
+    std::memset(bytes(address) + kPage, 7, 5000);
     bytes(address)[size - 1] = std::byte{7};
   }
   TM_CHECK(host::spare_file_bytes() > 0 && host::spare_file_bytes() < size);
@@ -172,15 +175,15 @@ TM_TEST("the last sixteen of what nobody else saw are kept, each for its size") 
   host::drop_spare_files();
   for (std::uint64_t pages = 1; pages <= host::kMaxSpareFiles + 4; ++pages) {
     SharedMemory memory;
-    TM_CHECK(memory.create(pages * 4096, {}).ok());
-    std::memset(bytes(memory.address()), 7, pages * 4096);
+    TM_CHECK(memory.create(pages * kPage, {}).ok());
+    std::memset(bytes(memory.address()), 7, pages * kPage);
   }
   const auto is_kept = [](std::uint64_t pages) {
     host::SpareFile spare;
-    if (!host::take_spare_file(pages * 4096, kPlainName, &spare)) return false;
-    munmap(bytes(spare.address), pages * 4096);
+    if (!host::take_spare_file(pages * kPage, kPlainName, &spare)) return false;
+    munmap(bytes(spare.address), pages * kPage);
     close(spare.fd);
-    return spare.mapped_bytes == pages * 4096;
+    return spare.mapped_bytes == pages * kPage;
   };
   for (std::uint64_t pages = 1; pages <= 4; ++pages) TM_CHECK(!is_kept(pages));
   for (std::uint64_t pages = 5; pages <= host::kMaxSpareFiles + 4; pages += 2) TM_CHECK(is_kept(pages));
@@ -192,12 +195,12 @@ TM_TEST("what was shared, identified, fresh or sealed against writers is never a
   const auto is_kept = [](const SharedMemoryOptions& options, auto use) {
     host::drop_spare_files();
     SharedMemory memory;
-    TM_CHECK(memory.create(4096, options).ok());
+    TM_CHECK(memory.create(kPage, options).ok());
     use(memory);
     memory.release();
     host::SpareFile spare;
-    if (!host::take_spare_file(4096, kPlainName, &spare)) return false;
-    munmap(bytes(spare.address), 4096);
+    if (!host::take_spare_file(kPage, kPlainName, &spare)) return false;
+    munmap(bytes(spare.address), kPage);
     close(spare.fd);
     return true;
   };
@@ -215,7 +218,7 @@ TM_TEST("what was made with a name is kept for the next of that name") {
   host::drop_spare_files();
   const auto address_of_one = [](const char* name) {
     SharedMemory memory;
-    TM_CHECK(memory.create(4096, {.name = name}).ok());
+    TM_CHECK(memory.create(kPage, {.name = name}).ok());
     return memory.address();
   };
   const std::uint64_t frames = address_of_one("frames");
@@ -226,7 +229,7 @@ TM_TEST("memory that a child got by a fork stays as it is when the parent lets g
   host::drop_spare_files();
   SharedMemory memory;
   SharedMemory spare;
-  TM_CHECK(memory.create(4096, {}).ok() && spare.create(8192, {}).ok());
+  TM_CHECK(memory.create(kPage, {}).ok() && spare.create(2 * kPage, {}).ok());
   bytes(memory.address())[0] = std::byte{9};
   spare.release();
   int ends[2];
@@ -256,7 +259,7 @@ TM_TEST("threads that make and let go at once never have the same memory") {
     threads.emplace_back([i] {
       for (int round = 0; round < 500; ++round) {
         SharedMemory memory;
-        TM_CHECK(memory.create(4096, {}).ok() && bytes(memory.address())[0] == std::byte{0});
+        TM_CHECK(memory.create(kPage, {}).ok() && bytes(memory.address())[0] == std::byte{0});
         bytes(memory.address())[0] = static_cast<std::byte>(i + 1);
         TM_CHECK(bytes(memory.address())[0] == static_cast<std::byte>(i + 1));
       }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "driver/host/host_driver.hpp"
+#include "driver/host/os.hpp"
 #include "tests/check.hpp"
 #include "tests/whole_handle_driver.hpp"
 #include "vmm/virtual_memory_manager.hpp"
@@ -12,7 +13,7 @@
 namespace tensormem {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
+const std::uint64_t kPage = host::os::page_size();
 constexpr auto kNone = AccessFlags::none;
 constexpr auto kRead = AccessFlags::read;
 constexpr auto kReadWrite = AccessFlags::read_write;
