@@ -2,6 +2,7 @@
 
 import struct
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from fuzz.fuzz_trace_reader import read_all
 from support.traces import record_steps, with_checksums
 from tensormem.errors import TraceError
 from tensormem.trace.file import TraceFile
-from tensormem.trace.format import CHUNK, HEADER_BYTES, ChunkType
+from tensormem.trace.format import CHUNK, EVENT, EVENT_BYTES, HEADER_BYTES, ChunkType
+from tensormem.trace.writing import TraceWriter
 
 
 @pytest.fixture(scope="module")
@@ -139,3 +141,33 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     read_all(b"Thread,Time,Action,Pointer,Size,Stream\n" + data)
     read_all(b"id,lower,upper,size\n" + data)
     read_all(b"\x80\x04" + data)
+
+
+def _written_with_index(change: Callable[[list[tuple[int, int, int, int, int, int]]], None], path: Path) -> None:
+    """A sound file of two chunks of events, but for what `change` does to its index."""
+    with path.open("wb") as out:
+        writer = TraceWriter(out, wall_ns=0, monotonic_ns=0)
+        for _ in range(2):
+            writer.events(EVENT.pack(1, 4096, 64, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0) * 10, 1, 1, 1)
+        change(writer._index)
+        writer.close()
+
+
+def test_an_index_that_names_a_chunk_many_times_is_not_believed(tmp_path: Path) -> None:
+    path = tmp_path / "many.tmt"
+    _written_with_index(lambda index: index.extend(index * 50_000), path)
+    with tm.trace.open(path) as trace:
+        assert trace.event_count == 20 and not trace.complete
+
+
+def test_a_chunk_that_reaches_into_the_next_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "nested.tmt"
+    inner = CHUNK.size + 2 * EVENT_BYTES  # into the events of the first chunk, where the index sees another
+
+    def nest(index: list[tuple[int, int, int, int, int, int]]) -> None:
+        offset, *rest = index[0]
+        index.insert(1, (offset + inner, *rest))  # type: ignore[arg-type]
+
+    _written_with_index(nest, path)
+    with tm.trace.open(path) as trace, pytest.raises(TraceError, match="reaches into"):
+        list(trace.events())

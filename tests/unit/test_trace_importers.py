@@ -155,6 +155,23 @@ def test_a_small_pickle_that_unfolds_without_end_is_refused(tmp_path: Path, wron
         tm.trace.open(path)
 
 
+def _heavy_key(end: bytes) -> bytes:
+    """A pickle of 500 bytes whose one key names the same text 2**60 times."""
+    value = b"\x80\x02}U\x01xq\x000"
+    for number in range(60):
+        value += b"h%ch%c%sq%c0" % (number, number, b"\x86", number + 1)
+    return value + b"h%c" % 60 + end
+
+
+@pytest.mark.parametrize("end", [b"K\x01s.", b"\x85K\x01s.", b"2\x86K\x01s."], ids=["key", "in one", "in two"])
+def test_a_key_that_unfolds_without_end_is_refused_before_it_is_hashed(tmp_path: Path, end: bytes) -> None:
+    path = tmp_path / "small.pickle"
+    path.write_bytes(_heavy_key(end))
+    assert path.stat().st_size < 500
+    with pytest.raises(TraceError, match="tuple of very many"):
+        tm.trace.open(path)
+
+
 def test_lifetimes_stay_as_they_are(tmp_path: Path) -> None:
     path = tmp_path / "step.csv"
     path.write_text("id,lower,upper,size\na,10,40,16\nb,40,60,8\n")

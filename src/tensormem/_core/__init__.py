@@ -164,7 +164,7 @@ counting_deleter = _interop.counting_deleter
 time_exchange = _interop.time_exchange
 
 RecordingReport = _trace.RecordingReport
-first_odd_memo = _trace.first_odd_memo
+find_oddity = _trace.find_oddity
 flush_recording = _trace.flush_recording
 is_recording = _trace.is_recording
 recording_report = _trace.recording_report

@@ -10,6 +10,7 @@ from __future__ import annotations
 import mmap
 from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,7 @@ class TraceFile:
             self._data = memoryview(file.read() if self._map is None else self._map)
         self._closed = False
         self._lost: int | None = None
+        self._ends: dict[int, int] = {}  # where the chunk behind begins, by where one does
         try:
             self.header = parse_header(self._data, self.source)
             indexed = self._indexed()
@@ -178,7 +180,12 @@ class TraceFile:
             index = parse_chunk(self._data, offset, self.source) if HEADER_BYTES <= offset < last else None
             if index is None or index.type != ChunkType.INDEX or index.end != last:
                 return None
-            rows = INDEX.iter_unpack(payload(self._data, index, INDEX.size, self.source))
+            rows = list(INDEX.iter_unpack(payload(self._data, index, INDEX.size, self.source)))
+            offsets = [row[0] for row in rows] + [offset]
+            # One chunk behind the other: an index that names one many times would unfold to any size.
+            if any(next_ - one < CHUNK.size for one, next_ in pairwise(offsets)):
+                return None
+            self._ends = dict(pairwise(offsets))
             return [Chunk(row[0], row[5], row[3], row[4], _UNSEEN, row[1], row[2], 0, 0) for row in rows]
         except TraceError:
             return None
@@ -193,6 +200,8 @@ class TraceFile:
         found = parse_chunk(self._data, chunk.offset, self.source) if inside else None
         if found is None or (found.type, found.records, found.thread) != (chunk.type, chunk.records, chunk.thread):
             raise TraceError(self.source, chunk.offset, what="the index names a chunk that is not there")
+        if found.end > self._ends[chunk.offset]:
+            raise TraceError(self.source, chunk.offset, what="a chunk reaches into the one behind it")
         return found
 
     def _followed(self) -> list[Chunk]:

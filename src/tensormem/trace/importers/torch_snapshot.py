@@ -12,7 +12,7 @@ import pickle
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from tensormem._core import first_odd_memo
+from tensormem._core import find_oddity
 from tensormem.errors import TraceError
 from tensormem.trace.definitions import Names
 from tensormem.trace.events import Event, EventKind, Frame, Reporter
@@ -53,8 +53,8 @@ def read(data: bytes, source: str) -> Trace:
 
 
 def _load(data: bytes, source: str) -> dict[str, Any]:
-    if (odd := first_odd_memo(data)) >= 0:
-        raise TraceError(source, odd, what="the pickle cannot be read: it numbers its values out of order")
+    if (odd := find_oddity(data)) is not None:
+        raise TraceError(source, odd[0], what=f"the pickle cannot be read: {odd[1]}")
     stream = io.BytesIO(data)
     try:
         snapshot = _PlainUnpickler(stream).load()
