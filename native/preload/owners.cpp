@@ -100,7 +100,7 @@ Library library_of(const void* address) {
   if (library.path.empty() || (map != nullptr && !is_same(library, *map))) {
     library.path = map == nullptr ? std::string("generated code") : path_of(*map);
     library.role = role_of(library.path);
-    library.owner = {.resource = add_reporter(0, file_name(library.path), "main"),
+    library.owner = {.resource = add_foreign_reporter(file_name(library.path), "main"),
                      .tag = intern_tag(known_name(library.path))};
   }
   return {.path = {}, .owner = library.owner, .role = library.role};

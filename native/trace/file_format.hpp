@@ -55,7 +55,7 @@ static_assert(sizeof(ChunkHeader) == 64);
 enum class DefinitionKind : std::uint16_t {
   tag = 1,       // texts: its text
   thread = 2,    // texts: its name
-  resource = 3,  // numbers: the resource below it (0: none); texts: its name, its space
+  resource = 3,  // numbers: the resource below it (0: none), 1 if it is only watched; texts: its name, its space
   frame = 4,     // numbers: line; texts: file, function
   stack = 5,     // numbers: frames, the innermost first
 };

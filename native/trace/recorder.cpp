@@ -169,7 +169,8 @@ void TraceRecorder::define(const Reporter& reporter) noexcept {
   } catch (const std::bad_alloc&) {
     // Its blocks count for the whole and for their tags.
   }
-  define(DefinitionKind::resource, reporter.id, {&reporter.below, 1}, {reporter.name, reporter.space});
+  const std::uint32_t numbers[] = {reporter.below, reporter.is_foreign ? 1U : 0U};
+  define(DefinitionKind::resource, reporter.id, numbers, {reporter.name, reporter.space});
 }
 
 // ---- A recording ----------------------------------------------------------------------------------------------------

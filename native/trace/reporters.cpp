@@ -51,13 +51,10 @@ void record(TraceKind kind, std::uint32_t id) noexcept {
   trace_record(&event);
 }
 
-}  // namespace
-
-std::uint32_t add_reporter(std::uint32_t below, std::string_view name, std::string_view space) noexcept {
+std::uint32_t add(Reporter made) noexcept {
   static std::atomic<std::uint32_t> next{1};
-  const std::uint32_t id = next.fetch_add(1, std::memory_order_relaxed);
+  const std::uint32_t id = made.id = next.fetch_add(1, std::memory_order_relaxed);
   try {
-    Reporter made{.id = id, .below = below, .name = std::string(name), .space = std::string(space)};
     {
       const std::lock_guard lock(table().mutex);
       table().reporters.emplace(id, made);
@@ -68,6 +65,24 @@ std::uint32_t add_reporter(std::uint32_t below, std::string_view name, std::stri
   }
   if (trace_is_on()) record(TraceKind::created, id);
   return id;
+}
+
+}  // namespace
+
+std::uint32_t add_reporter(std::uint32_t below, std::string_view name, std::string_view space) noexcept {
+  try {
+    return add({.below = below, .name = std::string(name), .space = std::string(space)});
+  } catch (const std::bad_alloc&) {
+    return add({});  // it has no name in traces
+  }
+}
+
+std::uint32_t add_foreign_reporter(std::string_view name, std::string_view space) noexcept {
+  try {
+    return add({.name = std::string(name), .space = std::string(space), .is_foreign = true});
+  } catch (const std::bad_alloc&) {
+    return add({.is_foreign = true});
+  }
 }
 
 void rename_reporter(std::uint32_t id, std::string_view name) noexcept {

@@ -15,6 +15,7 @@ struct Reporter {
   std::uint32_t below = 0;  // 0: nothing
   std::string name;
   std::string space;  // "main", "pinned", "gpu:1", "managed"
+  bool is_foreign = false;
 };
 
 // Its number: never 0, never given twice.
@@ -25,6 +26,8 @@ void remove_reporter(std::uint32_t id) noexcept;
 // The space of a reporter; "" when there is none.
 std::string space_of_reporter(std::uint32_t id) noexcept;
 std::vector<Reporter> all_reporters();
+// The same for a library whose memory is only watched: it may keep what it has to the end.
+std::uint32_t add_foreign_reporter(std::string_view name, std::string_view space) noexcept;
 // Makes the table now: its lock must be older than those it is taken inside.
 void prepare_reporters();
 

@@ -1,6 +1,7 @@
 """`tensormem record`, `stats`, `tree`, `diff`, `export`: what they print, write, and end with."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ import tensormem as tm
 from support.traces import record_steps
 from support.workloads import cases
 from tensormem.cli.main import cli
+from tensormem.reports.traces.call_sites import source_line
+from tensormem.trace import Frame
 
 
 @pytest.fixture(scope="module")
@@ -144,3 +147,68 @@ def test_every_verb_works_on_the_files_of_others(workload: Path, tmp_path: Path)
     assert run("diff", path, path).exit_code == 0
     for number, kind in enumerate(("rmm", "torch", "perfetto", "csv", "json", "lifetimes")):
         assert run("export", path, "-t", kind, "-o", tmp_path / str(number)).exit_code == 0
+
+
+def test_stats_shows_the_lines_that_hold_and_that_allocate_with_their_source(tmp_path: Path) -> None:
+    program = tmp_path / "app.py"
+    program.write_text(
+        "import tensormem as tm\n"
+        "mr = tm.mr.HostMemoryResource()\n"
+        "kept = mr.allocate('8MiB')\n"
+        "for _ in range(20):\n"
+        "    mr.deallocate(mr.allocate('1MiB'))\n"
+    )
+    out = tmp_path / "run.tmt"
+    record = [sys.executable, "-m", "tensormem", "record", "-o", str(out), "--malloc", "off", "--stacks", "--"]
+    assert subprocess.run([*record, sys.executable, str(program)], capture_output=True, timeout=200).returncode == 0
+    document = json.loads(run("stats", out, "--json").stdout)
+    holding, allocating = document["holding_at_peak"][0], document["allocating"][0]
+    assert (holding["line"], holding["peak_bytes"], holding["source"]) == (3, 8 * 2**20, "kept = mr.allocate('8MiB')")
+    assert (allocating["line"], allocating["nbytes"], allocating["blocks"]) == (5, 20 * 2**20, 20)
+    assert document["outstanding"][0]["frames"][0]["line"] == 3
+    assert {one["least"]: one["blocks"] for one in document["sizes"]} == {2**20: 20, 8 * 2**20: 1}
+    assert sum(share["blocks"] for share in document["by_thread"].values()) == 21
+    text = run("stats", out, "--no-color").stdout
+    assert "app.py:3 <module>" in text and "mr.deallocate(mr.allocate('1MiB'))" in text
+
+
+def test_a_trace_cannot_make_stats_read_what_is_not_python(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text("password\n")
+    os.mkfifo(tmp_path / "pipe.py")
+    assert source_line(Frame(str(secret), 1, "f")) == ""
+    assert source_line(Frame(str(tmp_path / "pipe.py"), 1, "f")) == ""
+    assert source_line(Frame("a\0b.py", 1, "f")) == ""
+
+
+def test_what_a_library_still_has_at_the_end_is_in_use_and_not_a_finding(tmp_path: Path) -> None:
+    out = tmp_path / "run.tmt"
+    program = "import numpy as np; kept = np.ones(2**20)"
+    record = [sys.executable, "-m", "tensormem", "record", "-o", str(out), "--", sys.executable, "-c", program]
+    assert subprocess.run(record, capture_output=True, timeout=200).returncode == 0
+    result = run("stats", out, "--no-color")
+    assert result.exit_code == 0 and "still in use by libraries" in result.stdout
+    document = json.loads(run("stats", out, "--json").stdout)
+    assert document["outstanding_blocks"] == 0 and document["in_use_bytes"] >= 8 * 2**20
+
+
+@pytest.mark.parametrize("verb", ["stats", "tree", "diff"])
+def test_text_of_a_trace_cannot_steer_a_terminal(tmp_path: Path, verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    tag = "a\x1b[2Jb\nc\u202ed\x9be"
+    path, other = tmp_path / "run.tmt", tmp_path / "other.tmt"
+    mr = tm.mr.HostMemoryResource()
+    for target, size in ((path, 64), (other, 128)):
+        with tm.trace(target):
+            kept = mr.allocate(size, tag=tag)
+        del kept
+    shown = run(verb, path, *([other] if verb == "diff" else []), "--no-color").stdout
+    assert not set(shown) & set("\x1b\u202e\x9b")
+    assert verb == "tree" or "a\\x1b[2Jb\\nc\\u202ed\\x9be" in shown
+
+
+def test_names_stay_readable_at_40_columns(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    shown = run("stats", recording, "--no-color").stdout
+    for name in ("weights", "activations", "PoolMemoryResource"):
+        assert name in shown

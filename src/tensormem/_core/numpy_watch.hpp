@@ -24,7 +24,7 @@ class NumpyWatch {
     DataMemAllocator& allocator = table.standard->allocator;
     if (allocator.malloc == &allocate) return;
     least_ = least;
-    owner_ = {.resource = add_reporter(0, "numpy arrays", "main"), .tag = intern_tag("numpy")};
+    owner_ = {.resource = add_foreign_reporter("numpy arrays", "main"), .tag = intern_tag("numpy")};
     next_ = allocator;
     allocator.malloc = &allocate;
     allocator.calloc = &allocate_zeroed;

@@ -7,6 +7,7 @@ from rich.text import Text
 from tensormem.cli.exit_codes import ExitCode
 from tensormem.cli.files import check_free, reading, write_json
 from tensormem.cli.options import output_options, screen_options, trace_argument
+from tensormem.cli.plain_text import shown
 from tensormem.cli.screen import screen
 from tensormem.reports.traces import Change, TraceDifference, compare, summarize
 from tensormem.units import format_size
@@ -53,14 +54,14 @@ def _table(difference: TraceDifference, *, quiet: bool, verbose: bool) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("what", overflow="fold")
     for title in (difference.before, difference.after, "difference"):
-        table.add_column(Text(title), justify="right", overflow="fold")
+        table.add_column(Text(shown(title)), justify="right", overflow="fold")
     for change in difference.changes:
         if change.name and quiet:
             continue
         style = "yellow" if change.difference > 0 else "green" if change.difference < 0 else "dim"
         what = f"{change.what} {change.name}".rstrip()
         cells = (_value(change, change.before, verbose), _value(change, change.after, verbose))
-        table.add_row(Text(what), *cells, Text(_difference(change, verbose), style=style))
+        table.add_row(Text(shown(what)), *cells, Text(_difference(change, verbose), style=style))
     return table
 
 

@@ -14,6 +14,7 @@ import click
 
 from tensormem import errors
 from tensormem.cli.exit_codes import ExitCode
+from tensormem.cli.plain_text import shown
 from tensormem.trace import Trace
 from tensormem.trace import open as open_trace
 
@@ -22,6 +23,9 @@ class Refusal(click.ClickException):
     """What was given cannot be used; said in one line, without a traceback."""
 
     exit_code = ExitCode.USAGE
+
+    def __init__(self, message: str) -> None:
+        super().__init__(shown(message))
 
 
 @contextmanager

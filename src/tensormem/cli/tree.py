@@ -6,6 +6,7 @@ from rich.tree import Tree
 
 from tensormem.cli.files import check_free, reading, write_json
 from tensormem.cli.options import output_options, screen_options, trace_argument
+from tensormem.cli.plain_text import shown
 from tensormem.cli.screen import screen
 from tensormem.reports.traces import TreeNode, tree_of
 from tensormem.units import format_size
@@ -54,7 +55,7 @@ def _draw(node: TreeNode, drawn: Tree) -> Tree:
 
 
 def _label(node: TreeNode) -> Text:
-    text = Text(f"{node.reporter} ", style="bold").append(f"[{node.reporter.space}]", style="dim")
+    text = Text(shown(f"{node.reporter} "), style="bold").append(shown(f"[{node.reporter.space}]"), style="dim")
     if node.peak is None:
         return text.append("  nothing passed", style="dim")
     text.append(f"  peak {format_size(node.peak.nbytes)} in {node.peak.blocks:,} blocks", style="")

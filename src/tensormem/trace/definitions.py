@@ -58,7 +58,9 @@ class Names:
         elif kind == DefinitionKind.THREAD:
             self.threads[number] = first or self.threads.get(number, "")
         elif kind == DefinitionKind.RESOURCE:
-            self.reporters[number] = Reporter(number, numbers[0] if numbers else 0, first, second)
+            self.reporters[number] = Reporter(
+                number, numbers[0] if numbers else 0, first, second, foreign=len(numbers) > 1 and numbers[1] == 1
+            )
         elif kind == DefinitionKind.FRAME:
             self.frames[number] = Frame(first, numbers[0] if numbers else 0, second)
         elif kind == DefinitionKind.STACK:

@@ -68,7 +68,8 @@ class Event(NamedTuple):
 
 
 class Reporter(NamedTuple):
-    """Who reports: a resource, an address range, a kind of memory. `below` is the id of its upstream; 0 for none.
+    """Who reports: a resource, an address range, a kind of memory. `below` is the id of its upstream; 0 for none. One
+    that is `foreign` is a library whose memory was only watched, and may keep what it has to the end.
 
     >>> str(Reporter(3, 1, "PoolMemoryResource", "main"))
     'PoolMemoryResource #3'
@@ -78,6 +79,7 @@ class Reporter(NamedTuple):
     below: int
     name: str
     space: str
+    foreign: bool = False
 
     def __str__(self) -> str:
         return f"{self.name or 'resource'} #{self.id}"

@@ -150,7 +150,8 @@ class _Source:
                 found.append((DefinitionKind.THREAD, moved, (), (f"{self.label}: {name}",)))
         for number, reporter in names.reporters.items():
             below, texts = self.resources.get(reporter.below, 0), (f"{self.label}: {reporter.name}", reporter.space)
-            found.append((DefinitionKind.RESOURCE, self.resources[number], (below,), texts))
+            numbers = below, int(reporter.foreign)
+            found.append((DefinitionKind.RESOURCE, self.resources[number], numbers, texts))
         for number, frame in names.frames.items():
             found.append((DefinitionKind.FRAME, self.frames[number], (frame.line,), (frame.file, frame.function)))
         for number, calls in names.stacks.items():

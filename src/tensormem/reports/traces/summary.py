@@ -1,4 +1,5 @@
-"""Owns: a trace in short: events by kind, the peaks, the largest blocks, what was never given back, what failed.
+"""Owns: a trace in short: events by kind, the peaks, the lines behind them, the largest blocks, what was never given
+back or is still in use, what failed.
 
 Must not know: how it is drawn.
 """
@@ -9,7 +10,15 @@ from dataclasses import dataclass
 from heapq import nlargest
 from typing import Any
 
-from tensormem.trace import BlockLife, EventKind, Peak, Trace
+from tensormem.reports.traces.call_sites import (
+    CallSite,
+    Share,
+    SizeClass,
+    call_sites,
+    shares_by_thread,
+    size_classes,
+)
+from tensormem.trace import BlockLife, EventKind, Frame, Peak, Trace
 
 _VERSION = 1
 
@@ -41,7 +50,14 @@ class TraceSummary:
     outstanding: tuple[BlockLife, ...]
     outstanding_bytes: int
     outstanding_blocks: int
+    in_use_bytes: int
+    in_use_blocks: int
     failures: int
+    holding: tuple[CallSite, ...]
+    allocating: tuple[CallSite, ...]
+    by_thread: dict[str, Share]
+    sizes: tuple[SizeClass, ...]
+    frames: dict[int, tuple[Frame, ...]]
 
     @property
     def peak_bytes(self) -> int:
@@ -64,19 +80,41 @@ class TraceSummary:
             "spaces": _peaks_json(self.spaces),
             "tags": _peaks_json(self.tags),
             "resources": _peaks_json(self.resources),
-            "largest": [_block_json(block) for block in self.largest],
-            "outstanding": [_block_json(block) for block in self.outstanding],
+            "largest": [self._block_json(block) for block in self.largest],
+            "outstanding": [self._block_json(block) for block in self.outstanding],
             "outstanding_bytes": self.outstanding_bytes,
             "outstanding_blocks": self.outstanding_blocks,
+            "in_use_bytes": self.in_use_bytes,
+            "in_use_blocks": self.in_use_blocks,
             "failures": self.failures,
+            "holding_at_peak": [site.as_json() for site in self.holding],
+            "allocating": [site.as_json() for site in self.allocating],
+            "by_thread": {name: share._asdict() for name, share in self.by_thread.items()},
+            "sizes": [one._asdict() for one in self.sizes],
         }
+
+    def _block_json(self, block: BlockLife) -> dict[str, Any]:
+        frames = [frame._asdict() for frame in self.frames.get(block.stack, ())]
+        return {**block._asdict(), "frames": frames}
 
 
 def summarize(trace: Trace, *, most: int = 10) -> TraceSummary:
-    """The summary of a trace, with at most so many of the largest blocks and of those never given back."""
+    """The summary of a trace, with at most so many lines, largest blocks and blocks that were never given back.
+
+    What a library of others still had at the end, it still uses: only tensormem's own blocks count as never given back.
+    """
     kinds, threads = trace.census()
     blocks = list(trace.blocks())
-    outstanding = [block for block in blocks if block.end_ns is None]
+    foreign = {number for number, reporter in trace.names.reporters.items() if reporter.foreign}
+    left = [block for block in blocks if block.end_ns is None]
+    outstanding = [block for block in left if block.resource not in foreign]
+    in_use = [block for block in left if block.resource in foreign]
+    spaces = trace.peaks("space")
+    peak_ns = spaces[""].time_ns if "" in spaces else 0
+    sites = call_sites(trace, blocks, peak_ns)
+    holding = sorted((site for site in sites if site.share.peak_bytes), key=lambda site: -site.share.peak_bytes)
+    largest = tuple(nlargest(most, blocks, key=_nbytes))
+    shown = (*largest, *nlargest(most, outstanding, key=_nbytes))
     return TraceSummary(
         source=trace.source,
         format=trace.format,
@@ -86,14 +124,21 @@ def summarize(trace: Trace, *, most: int = 10) -> TraceSummary:
         duration_ns=trace.duration_ns,
         kinds={kind.value: kinds[kind] for kind in EventKind if kinds[kind]},
         threads=threads,
-        spaces=trace.peaks("space"),
+        spaces=spaces,
         tags=trace.peaks("tag"),
         resources=trace.peaks("resource"),
-        largest=tuple(nlargest(most, blocks, key=_nbytes)),
+        largest=largest,
         outstanding=tuple(nlargest(most, outstanding, key=_nbytes)),
         outstanding_bytes=sum(block.nbytes for block in outstanding),
         outstanding_blocks=len(outstanding),
+        in_use_bytes=sum(block.nbytes for block in in_use),
+        in_use_blocks=len(in_use),
         failures=kinds[EventKind.FAIL],
+        holding=tuple(holding[:most]),
+        allocating=tuple(sites[:most]),
+        by_thread=shares_by_thread(trace, blocks, peak_ns),
+        sizes=tuple(size_classes(blocks)),
+        frames={block.stack: trace.stack(block) for block in shown},
     )
 
 
@@ -103,7 +148,3 @@ def _nbytes(block: BlockLife) -> int:
 
 def _peaks_json(peaks: dict[str, Peak]) -> dict[str, dict[str, int]]:
     return {name: peak._asdict() for name, peak in peaks.items() if name}
-
-
-def _block_json(block: BlockLife) -> dict[str, Any]:
-    return block._asdict()

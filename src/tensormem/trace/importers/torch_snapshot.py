@@ -85,7 +85,8 @@ class _Importer:
         first = min(times, default=0)
         events: list[Event] = []
         for device, of_device in enumerate(rows):
-            self._names.reporters[device + 1] = Reporter(device + 1, 0, "PyTorch caching allocator", f"gpu:{device}")
+            name = "PyTorch caching allocator"
+            self._names.reporters[device + 1] = Reporter(device + 1, 0, name, f"gpu:{device}", foreign=True)
             events += self._device_events(device, of_device, first)
         store = ListedEvents(events, self._names, wall_ns=first * 1000 if first else None)
         return Trace(store, source=self._source, format="torch")
