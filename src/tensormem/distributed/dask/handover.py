@@ -14,6 +14,7 @@ from typing import Any
 
 from tensormem import errors
 from tensormem._core import Tensor
+from tensormem.distributed.dask.internals import get_data_handler, set_get_data_handler
 from tensormem.distributed.delivery import Delivery
 from tensormem.distributed.handover import HandOverServer
 from tensormem.distributed.handover_messages import can_hand_over
@@ -64,8 +65,8 @@ def install(worker: Any, plugin: str) -> bool:
         except (errors.DriverError, errors.SharingError):  # there is no place for it, or it is taken: bytes it is
             return False
         _wanted_by[worker.address] = {plugin}
-        _handlers[worker.address] = worker.handlers["get_data"]
-        worker.handlers["get_data"] = _delivering(worker, worker.handlers["get_data"])
+        before = _handlers[worker.address] = get_data_handler(worker)
+        set_get_data_handler(worker, _delivering(worker, before))
         return True
 
 
@@ -80,7 +81,7 @@ def uninstall(worker: Any, plugin: str) -> None:
         server = _servers.pop(worker.address, None)
         before = _handlers.pop(worker.address, None)
     if before is not None:
-        worker.handlers["get_data"] = before
+        set_get_data_handler(worker, before)
     if server is not None:
         server.close()
 

@@ -12,6 +12,7 @@ from distributed import Client
 
 from tensormem.distributed.clocks import ClockOffset, ClockReading, estimate_offset, read_clock
 from tensormem.distributed.cluster_table import ClusterStats, of_rows
+from tensormem.distributed.dask.internals import run_everywhere
 from tensormem.distributed.process_stack import installed
 from tensormem.errors import DistributedError
 
@@ -30,7 +31,7 @@ def cluster_stats(client: Client, *, timeout: float = 30.0) -> ClusterStats:
     if client.status != "running":
         raise DistributedError(f"the scheduler has gone: the client is {client.status}")
     try:
-        answers = client.sync(client._run, _row_here, on_error="return", callback_timeout=timeout)
+        answers = run_everywhere(client, _row_here, timeout)
     except TimeoutError:
         raise DistributedError(f"the scheduler did not answer within {timeout} s") from None
     except OSError as error:

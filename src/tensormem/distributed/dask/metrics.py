@@ -11,6 +11,7 @@ from typing import Any
 
 from distributed import Worker
 
+from tensormem.distributed.dask import internals
 from tensormem.distributed.worker_stack import WorkerStack
 
 __all__ = ["add_metrics", "remove_metrics"]
@@ -38,7 +39,7 @@ _collectors: dict[str, tuple[Any, _Collector]] = {}  # by the worker's id: sever
 
 def add_metrics(worker: Worker, stack: WorkerStack) -> None:
     """From now on, the worker's heartbeats and pages have what its stack has."""
-    worker.metrics[NAME] = lambda _: stack.stats().as_dict()
+    internals.add_to_heartbeats(worker, NAME, lambda: stack.stats().as_dict())
     try:
         from prometheus_client import REGISTRY
     except ImportError:
@@ -50,7 +51,7 @@ def add_metrics(worker: Worker, stack: WorkerStack) -> None:
 
 def remove_metrics(worker: Worker) -> None:
     """And no longer."""
-    worker.metrics.pop(NAME, None)
+    internals.remove_from_heartbeats(worker, NAME)
     registry, collector = _collectors.pop(worker.id, (None, None))
     if registry is not None:
         registry.unregister(collector)

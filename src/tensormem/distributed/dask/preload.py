@@ -10,6 +10,7 @@ import click
 from distributed import Worker
 
 from tensormem.distributed.dask.configuration import configured_declaration
+from tensormem.distributed.dask.internals import add_plugin
 from tensormem.distributed.dask.plugin import TensormemPlugin
 from tensormem.distributed.declaration import Declaration
 
@@ -21,4 +22,4 @@ __all__ = ["dask_setup"]
 async def dask_setup(worker: Worker, declared: str) -> None:
     """Called by Dask in the worker, before it has its first task. What is wrong ends the worker, in its log."""
     declaration = Declaration.from_text(declared) if declared else configured_declaration()
-    await worker.plugin_add(TensormemPlugin(declaration), name=TensormemPlugin.name)
+    await add_plugin(worker, TensormemPlugin(declaration))

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 from distributed import Worker
-from distributed.worker_state_machine import ExecuteFailureEvent
 
 from tensormem._core import Tensor
+from tensormem.distributed.dask import internals
 from tensormem.distributed.received import Received, ReceivedMemory
 
 __all__ = ["Settling"]
@@ -25,12 +24,10 @@ class Settling:
 
     def __init__(self, worker: Worker, received: Received) -> None:
         self._worker, self._received, self._closed = worker, received, False
-        self._execute = worker.execute
-        worker.execute = self.execute
+        self._execute = internals.swap_execute(worker, self.execute)
 
     async def execute(self, key: Any, *, stimulus_id: str) -> Any:
         """What Dask calls to run a task; its inputs stay where they are until it has them."""
-        run_id = self._worker.state.tasks[key].run_id
         inputs: dict[Any, Any] = {}
         try:
             inputs |= self._inputs_of(key)
@@ -39,32 +36,25 @@ class Settling:
                     await asyncio.to_thread(owner.pay)  # others spill meanwhile, and so may this worker
         except Exception as refusal:
             self._put_aside(inputs)
-            return ExecuteFailureEvent.from_exception(refusal, key=key, run_id=run_id, stimulus_id=stimulus_id)
+            return internals.execute_failure(self._worker, key, refusal, stimulus_id)
         return await self._execute(key, stimulus_id=stimulus_id)
 
     def _inputs_of(self, key: Any) -> dict[Any, Any]:
         """The values that may be owed: all that are here, and those that come from disk now."""
-        data = self._worker.data
-        if self._closed or not (self._received.owed or getattr(data, "slow", None)):
+        if self._closed or not (self._received.owed or internals.has_spilled(self._worker)):
             return {}
-        names = [each.key for each in self._worker.state.tasks[key].dependencies]
-        return {name: data[name] for name in names if name in data}
+        return internals.inputs_of(self._worker, key)
 
     def _put_aside(self, inputs: dict[Any, Any]) -> None:
         """On to the disk with what was refused, where there is one."""
-        fast = getattr(self._worker.data, "fast", {})
         owed = [name for name, value in inputs.items() if any(owner.owed for owner in _owners_in(value))]
         inputs.clear()
-        for name in owed:
-            if name in fast and hasattr(fast, "evict"):
-                with suppress(Exception):  # the disk is full, or it cannot be pickled: it stays, and owed
-                    fast.evict(name)
+        internals.put_aside(self._worker, owed)
 
     def close(self) -> None:
         """Tasks start as Dask starts them."""
         self._closed = True
-        if self._worker.execute == self.execute:  # else somebody stands before us, and finds us open
-            self._worker.execute = self._execute
+        internals.restore_execute(self._worker, self.execute, self._execute)  # or somebody finds us open
 
 
 def _owners_in(value: Any) -> Iterator[ReceivedMemory]:

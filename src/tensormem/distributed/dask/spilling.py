@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from distributed import Worker
+
+from tensormem.distributed.dask import internals
 
 __all__ = ["Spilling"]
 
@@ -20,7 +21,7 @@ class Spilling:
 
     def __init__(self, worker: Worker, live_bytes: Callable[[], int], patience: float) -> None:
         self._worker, self._live_bytes, self._patience = worker, live_bytes, patience
-        self._loop: asyncio.AbstractEventLoop = worker.loop.asyncio_loop
+        self._loop = internals.event_loop(worker)
         self._thread = threading.get_ident()
         self.moved_bytes = 0
         """What was let go of for others, ever: bytes that are free since."""
@@ -40,16 +41,11 @@ class Spilling:
         self._evict(wanted)
 
     def _evict(self, wanted: int) -> None:
-        data: Any = self._worker.data
-        if not hasattr(data, "evict"):
-            return  # spilling is switched off
         before = self._live_bytes()
-        while before - self._live_bytes() < wanted and data.fast:
-            if data.evict() < 0:
-                break  # the disk is full, or a value cannot be pickled; Dask has logged it
+        while before - self._live_bytes() < wanted and internals.evict_oldest(self._worker):
+            pass
         self.moved_bytes += max(before - self._live_bytes(), 0)
 
     def spilled_bytes(self) -> int:
         """What lies on disk now."""
-        total = getattr(self._worker.data, "spilled_total", None)
-        return 0 if total is None else int(total.memory)
+        return internals.spilled_bytes(self._worker)

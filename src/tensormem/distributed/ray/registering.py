@@ -17,24 +17,23 @@ def register_transport() -> None:
     Call it before the actors are made; a second time it does nothing.
     """
     from ray.experimental import register_tensor_transport
-    from ray.experimental.rdt import util
 
+    from tensormem.distributed.ray.internals import transport_is_registered
     from tensormem.distributed.ray.shared_tensor import SharedTensor
     from tensormem.distributed.ray.transport import NAME, TensormemTransport
 
     with _lock:
-        if NAME not in util.transport_manager_info:
+        if not transport_is_registered(NAME):
             register_tensor_transport(NAME, ["cpu"], TensormemTransport, SharedTensor)
 
 
 def transport_counts() -> dict[str, int]:
     """How shared tensors came to this process: by `descriptor`, without a copy, or through the `object_store`."""
-    from ray.experimental.rdt import util
-
+    from tensormem.distributed.ray.internals import registered_transport, transport_is_registered
     from tensormem.distributed.ray.transport import NAME, TensormemTransport
 
-    if NAME not in util.transport_manager_info:
+    if not transport_is_registered(NAME):
         raise errors.NotSupported("counting: the transport is not registered; see register_transport")
-    transport = util.get_tensor_transport_manager(NAME)
+    transport = registered_transport(NAME)
     assert isinstance(transport, TensormemTransport)
     return {"descriptor": transport.counts.descriptor, "object_store": transport.counts.object_store}

@@ -20,6 +20,7 @@ from tensormem.distributed.delivery import take
 from tensormem.distributed.handover import HandOverServer
 from tensormem.distributed.handover_messages import can_hand_over
 from tensormem.distributed.node import this_host
+from tensormem.distributed.ray.internals import call_on, registered_transport, source_of
 from tensormem.distributed.ray.shared_tensor import SharedTensor
 
 __all__ = ["NAME", "SharedCommunicator", "SharedMetadata", "TensormemTransport", "TransportCounts"]
@@ -137,7 +138,7 @@ class TensormemTransport(TensorTransportManager):  # type: ignore[misc]
         if target_buffers:
             raise errors.NotSupported("receiving into buffers; the memory itself arrives")
         meta: SharedMetadata = tensor_transport_metadata
-        source = communicator_metadata.source or _source_of(obj_id)
+        source = communicator_metadata.source or source_of(obj_id)
         if not (meta.by_descriptor and _is_within_reach(meta)):
             return self._through_the_store(obj_id, meta, source, "")
         try:
@@ -153,7 +154,7 @@ class TensormemTransport(TensorTransportManager):  # type: ignore[misc]
         try:
             if source is None:
                 raise errors.ChannelClosed("it was the driver")
-            asked = source.__ray_call__.options(concurrency_group="_ray_system").remote(_fetch, obj_id)
+            asked = call_on(source, _fetch, obj_id)
             tensors: list[Tensor] = ray.get(asked)
         except (ray.exceptions.RayActorError, errors.ChannelClosed) as gone:
             raise errors.WorkerDied(str(meta.pid), meta.node, what=(refused or str(gone))[:300]) from gone
@@ -174,16 +175,9 @@ def _is_within_reach(meta: SharedMetadata) -> bool:
     return bool(meta.host == this_host() and meta.node == ray.get_runtime_context().get_node_id())
 
 
-def _source_of(obj_id: str) -> Any:
-    """The actor that made an object, where this process got the reference; None if that was the driver."""
-    known = ray._private.worker.global_worker.rdt_manager.get_rdt_metadata(obj_id)
-    source = None if known is None else known.src_actor
-    return source if hasattr(source, "__ray_call__") else None
-
-
 def _fetch(_actor: Any, obj_id: str) -> list[Tensor]:
     """Runs on the actor that has the memory: what it returns goes through the object store."""
-    transport = ray.experimental.rdt.util.get_tensor_transport_manager(NAME)
+    transport = registered_transport(NAME)
     tensors: list[Tensor] = transport.server().offered(obj_id)
     if not tensors:
         raise errors.ChannelClosed("it is offered no more")

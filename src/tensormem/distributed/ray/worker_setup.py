@@ -10,12 +10,12 @@ from functools import partial
 from typing import Any
 
 import ray
-from ray._common.utils import load_class
 
 from tensormem.distributed import process_stack
 from tensormem.distributed.cluster_node import Node
 from tensormem.distributed.declaration import Declaration
 from tensormem.distributed.late_setup import LateSetUp
+from tensormem.distributed.ray.internals import named_function
 from tensormem.distributed.ray.metrics import Gauges
 from tensormem.distributed.worker_stack import WorkerStack
 from tensormem.errors import DistributedError, InvalidArgument, TensormemError
@@ -95,7 +95,7 @@ def install_from_environment() -> None:
         set_current_device_resource(LateSetUp(partial(_set_up_as, text), where).resource)
     following = os.environ.get(NEXT_HOOK)
     if following:
-        load_class(following)()
+        named_function(following)()
 
 
 def _set_up_as(text: str) -> WorkerStack:
