@@ -146,7 +146,7 @@ bool PoolMemoryResource::take_free(const AllocRequest& request, Block* block) {
   return take_from(room_of(request), request, block);
 }
 
-inline bool PoolMemoryResource::take_from(PoolRoom room, const AllocRequest& request, Block* block, Cut cut) {
+bool PoolMemoryResource::take_from(PoolRoom room, const AllocRequest& request, Block* block, Cut cut) {
   OffsetAllocator& space = spaces_[room];
   const std::uint64_t need = range_bytes(request);
   if (space.total_free() < need) return false;
