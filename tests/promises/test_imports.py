@@ -24,6 +24,14 @@ import sys
 import tensormem
 print(*(name for name in sys.modules if name.startswith("tensormem.")))
 """
+HEAVY = """
+import sys
+before = set(sys.modules)
+import tensormem as tm
+tm.empty((4, 4))
+heavy = {"asyncio", "ctypes", "email", "html", "importlib.metadata", "inspect", "logging", "socket", "zipfile"}
+print(*sorted(heavy & set(sys.modules) - before))
+"""
 STARTED = """
 import os, threading
 import tensormem as tm
@@ -79,3 +87,7 @@ def test_storages_can_be_had_without_tensors_having_been_imported() -> None:
         assert allocate(64).nbytes == 64
         """
     )
+
+
+def test_a_first_tensor_loads_no_heavy_part_of_the_standard_library() -> None:
+    assert check_python(HEAVY).split() == []

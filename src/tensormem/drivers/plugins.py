@@ -6,10 +6,9 @@ Must not know: any driver of ours.
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
-
 from tensormem import errors
 from tensormem._core import Driver, driver_from_capsule
+from tensormem.entry_points import entry_points
 from tensormem.spaces.words import WORDS
 
 TYPE_CHECKING = False

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any, SupportsIndex
 
 from tensormem import errors
 from tensormem._core import Storage, StreamLike, adopt_storage
 from tensormem.config import get_config
 from tensormem.drivers import resolve
+from tensormem.entry_points import entry_points
 from tensormem.memories import mem
 from tensormem.memories.kinds import TensorMemory
 from tensormem.mr import DeviceMemoryResource, get_kind_resource

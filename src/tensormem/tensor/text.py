@@ -5,7 +5,6 @@ Must not know: how values are read. Large tensors show their edges; memory that 
 
 from __future__ import annotations
 
-from html import escape
 from typing import Any
 
 from tensormem._core import Tensor
@@ -45,6 +44,8 @@ def html(tensor: Tensor) -> str:
     >>> html(tm.zeros((1, 1)))[:7]
     '<table>'
     """
+    from html import escape  # its tables of entities are large, and few are in a notebook
+
     facts = {
         "dtype": tensor.dtype,
         "shape": tensor.shape,
