@@ -125,17 +125,17 @@ def _tenant(nbytes: int, tag: str | None = None) -> Made:
     except BaseException:
         models.close()
         raise
-    return Made((models, block), models.close, models.physical_memory_usage)
+    return Made((models, block), models.close, models.physical_memory_usage, lambda: memoryview(block))
 
 
 def _cache(nbytes: int, tag: str | None = None) -> Made:
     cache = tm.BlockCache("64MiB", block_size=nbytes)
     try:
-        cache.allocate(1, tag=tag)
+        ids = cache.allocate(1, tag=tag)
     except BaseException:
         cache.close()
         raise
-    return Made(cache, cache.close, cache.physical_memory_usage)
+    return Made(cache, cache.close, cache.physical_memory_usage, lambda: cache.view(ids[0]))
 
 
 def _buffer(nbytes: int, tag: str | None = None) -> Made:
@@ -340,8 +340,8 @@ MAKERS = [
     Maker("VirtualMemoryPool at an offset", _pool_at_offset, takes_tag=_pool_at_offset, has_views=False),
     Maker("VirtualMemoryPool.suspend", _suspended, takes_tag=_suspended, has_views=False),
     Maker("VirtualMemoryManager.alloc_physical", _pages, has_views=False),
-    Maker("TenantPool", _tenant, takes_tag=_tenant, has_views=False),
-    Maker("BlockCache", _cache, takes_tag=_cache, has_views=False),
+    Maker("TenantPool", _tenant, takes_tag=_tenant),
+    Maker("BlockCache", _cache, takes_tag=_cache),
     Maker("GrowableBuffer", _buffer, takes_tag=_buffer),
     Maker("ElasticMemoryResource", _elastic, takes_tag=_elastic),
     Maker("RMM's DeviceBuffer", _rmm_buffer, has_views=False),

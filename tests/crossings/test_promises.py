@@ -5,9 +5,12 @@ from __future__ import annotations
 import gc
 import json
 import os
+import subprocess
+import sys
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -18,6 +21,7 @@ from tensormem._core import finish_streams_of, live_resources
 from tensormem.reports.live import take_snapshot
 from tensormem.reports.metrics.measuring import Meter
 from tensormem.testing import simulated_gpu
+from tensormem.testing.held_call import held_call
 from tensormem.trace import open as open_trace
 
 
@@ -205,7 +209,38 @@ def test_it_is_not_closed_under_a_view(maker: Maker) -> None:
         made.close()
 
 
-@each(but=lambda maker: maker.gpu is not None)
+@each(but=lambda maker: not maker.has_views)
+def test_it_is_not_closed_while_a_call_was_given_its_address_as_a_number(maker: Maker) -> None:
+    with maker.ready():
+        made = maker.make(NBYTES)
+        assert made.view is not None
+        with made.view() as view:
+            address = tm.wrap(view).ptr
+        with held_call(tm.drivers.host(), address), pytest.raises(BufferError):
+            made.close()
+        made.close()
+
+
+@pytest.mark.parametrize("gpu", [None, "cuda", "rocm"])
+def test_a_process_that_ends_with_memory_of_every_maker_open_ends_well(gpu: str | None) -> None:
+    script = f"""
+        import sys
+        sys.path[:] = {sys.path!r}
+        from contextlib import ExitStack
+        from crossings.makers import MAKERS, NBYTES
+        from tensormem.testing import simulated_gpu
+        scope, gpu = ExitStack(), {gpu!r}
+        if gpu is not None:
+            scope.enter_context(simulated_gpu(devices=2, memory="256MiB", vendor=gpu))
+        kept = [maker.make(NBYTES) for maker in MAKERS if maker.gpu == gpu and maker.needs() is None]
+        views = [made.view() for made in kept if made.view is not None]
+        assert len(kept) > 5
+    """
+    ended = subprocess.run([sys.executable, "-c", dedent(script)], capture_output=True, text=True, timeout=120)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@each()
 def test_a_forked_child_can_use_it_or_is_told_and_the_parent_keeps_it(maker: Maker) -> None:
     with maker.ready():
         made = maker.make(NBYTES)
