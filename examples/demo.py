@@ -10,10 +10,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
 WORKLOAD = Path(__file__).resolve().parent / "demo_workload.py"
+ORDINARY = Path(__file__).resolve().parent / "see" / "pictures.py"
 STACKS = ("pool", "binning", "elastic")
 
 
@@ -30,7 +32,10 @@ def steps(folder: str, requests: int, budget: str, frames: int) -> list[Step]:
     program = ("python", str(WORKLOAD), "--requests", str(requests), "--budget", budget, "--frames", str(frames))
     stacks = tuple(word for stack in STACKS for word in ("-r", stack))
     return [
-        Step("Record a program", ("record", "--stacks", "-f", "-o", trace, "--", *program)),
+        Step(
+            "Record a program",
+            ("record", "--stacks", "--malloc", "off", "--no-numpy", "-f", "-o", trace, "--", *program),
+        ),
         # 1 would say that something was never given back, which is a finding and no failure of the demo.
         Step("What did it do with memory?", ("stats", "-q", trace), (0, 1)),
         Step(
@@ -38,6 +43,22 @@ def steps(folder: str, requests: int, budget: str, frames: int) -> list[Step]:
             ("replay", trace, "--real", *stacks, "-f", "-o", f"{folder}/replay.svg"),
         ),
         Step("A page to look at it", ("report", trace, "-f", "-o", page)),
+        *ordinary_steps(folder),
+    ]
+
+
+def ordinary_steps(folder: str) -> list[Step]:
+    """The same for a program that knows nothing of tensormem, where NumPy is here to run it."""
+    if find_spec("numpy") is None:
+        return []
+    trace = f"{folder}/pictures.tmt"
+    return [
+        Step(
+            "Record a NumPy program that knows nothing of tensormem",
+            ("record", "--stacks", "-f", "-o", trace, "--", "python", str(ORDINARY)),
+        ),
+        Step("Which lines hold its memory?", ("stats", "-n", "3", trace)),
+        Step("A page of it", ("report", trace, "-f", "-o", f"{folder}/pictures.html")),
     ]
 
 

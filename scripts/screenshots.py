@@ -17,6 +17,7 @@ from tensormem.reports.page import page_of
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 FOLDER = ROOT / "docs" / "how-to"
+TUTORIALS = ROOT / "docs" / "tutorials"
 MOST_BYTES = 200_000
 
 
@@ -42,7 +43,21 @@ def main() -> int:
         dark.page.locator("#axis [data-value=events]").click()
         dark.ask("stackBy('block')")
         shoot(dark.page, FOLDER / "look-at-a-trace-dark.png", 0, 520)
+        for name in ("training", "pictures"):
+            html.write_bytes(recorded_page(ROOT / "examples" / "see" / f"{name}.py", program.parent))
+            seen = browser.open(html.as_uri(), width=1280)
+            seen.page.locator("#axis [data-value=events]").click()
+            shoot(seen.page, TUTORIALS / f"see-my-program-{name}.png", 0, 520)
     return 0
+
+
+def recorded_page(program: Path, folder: Path) -> bytes:
+    """The page of an ordinary program that is recorded from outside."""
+    path = folder / "run.tmt"
+    command = [sys.executable, "-m", "tensormem", "record", "-q", "-f", "--stacks", "-o", path, "--", sys.executable]
+    subprocess.run([*command, shutil.copy(program, folder)], check=True, cwd=folder)
+    with tm.trace.open(path) as trace:
+        return page_of(trace)
 
 
 def shoot(page: Page, output: Path, top: int, height: int) -> None:

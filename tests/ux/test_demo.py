@@ -22,6 +22,7 @@ def test_the_demo_records_compares_three_stacks_and_writes_a_page(tmp_path: Path
     assert "Every frame was what it should be." in done.stdout and "NOT DONE" not in done.stdout
     assert (tmp_path / "report.html").as_uri() in done.stdout
     assert (tmp_path / "report.html").stat().st_size > 10_000
+    assert "pictures.py:" in done.stdout and (tmp_path / "pictures.html").stat().st_size > 10_000
     assert (tmp_path / "replay.svg").read_text().startswith("<svg")
     assert done.stdout.splitlines()[-1] == f"Next: tensormem view {tmp_path}/run.tmt"
 

@@ -11,11 +11,17 @@ function tile(title, value, detail, options = {}) {
 /** The headline: the peak and who had it, what was never given back, the largest block, what was held, the events. */
 function drawTiles(root, page) {
   const { model } = page;
-  const { peak, leaked, largest, head } = model;
+  const { peak, leaked, inUse, largest, head } = model;
   const tiles = [tile("Peak", formatBytes(peak.nbytes), peakDetail(page), { click: () => page.goTo(peak.event) })];
-  const left = `${plural(leaked.count, "block")}${model.isWindow ? " at the end of the window" : ""}`;
-  tiles.push(tile("Never given back", formatBytes(leaked.nbytes), left,
-    { kind: leaked.count && !model.isWindow ? "alarm" : "", click: () => page.showTable("leaked") }));
+  const end = model.isWindow ? " at the end of the window" : "";
+  if (inUse.count) {
+    tiles.push(tile("In use at the end", formatBytes(inUse.nbytes), `${plural(inUse.count, "block")} of libraries${end}`,
+      { click: () => page.showTable("leaked") }));
+  }
+  if (leaked.count || !inUse.count) {
+    tiles.push(tile("Never given back", formatBytes(leaked.nbytes), `${plural(leaked.count, "block")}${end}`,
+      { kind: leaked.count && !model.isWindow ? "alarm" : "", click: () => page.showTable("leaked") }));
+  }
   if (largest >= 0) {
     tiles.push(tile("Largest block", formatBytes(model.bytesOf(largest)), page.blockLabel(largest),
       { click: () => page.select(largest) }));

@@ -20,7 +20,7 @@ class Model {
     this.threads = new Map(head.thread_names);
     this.frames = new Map(head.frames.map(([number, file, line, name]) => [number, { file, line, name }]));
     this.stacks = new Map(head.stacks);
-    this.resources = new Map(head.resources.map(([id, below, name, space]) => [id, { id, below, name, space }]));
+    this.resources = new Map(head.resources.map(([id, below, name, space, foreign]) => [id, { id, below, name, space, foreign }]));
   }
 
   static async build(data) {
@@ -213,13 +213,16 @@ class Model {
 
   findLeaks() {
     this.leaked = { count: 0, nbytes: 0 };
+    this.inUse = { count: 0, nbytes: 0 }; // by libraries of others, which may keep what they have
     this.largest = -1;
     for (let block = 0; block < this.blocks.count; block += 1) {
       if (this.depthOf(block) !== 0) continue;
       if (this.largest < 0 || this.bytesOf(block) > this.bytesOf(this.largest)) this.largest = block;
       if (this.blocks.end[block] === this.count) {
-        this.leaked.count += 1;
-        this.leaked.nbytes += this.bytesOf(block);
+        const owner = this.resources.get(this.events.resource[this.blocks.event[block]]);
+        const left = owner?.foreign ? this.inUse : this.leaked;
+        left.count += 1;
+        left.nbytes += this.bytesOf(block);
       }
     }
     this.failed = [];

@@ -139,7 +139,7 @@ def _head(trace: Trace, window: Window, named: _Named) -> dict[str, Any]:
         "tags": [[number, text] for text, number in named.tags.items()] or list(names.tags.items()),
         "thread_names": [(number, f"thread {thread}") for thread, number in named.threads.items()]
         or list(names.threads.items()),
-        "resources": [[one.id, one.below, one.name, one.space] for one in names.reporters.values()],
+        "resources": [[one.id, one.below, one.name, one.space, int(one.foreign)] for one in names.reporters.values()],
         "frames": [[number, *frame] for number, frame in names.frames.items()],
         "stacks": list(names.stacks.items()),
     }

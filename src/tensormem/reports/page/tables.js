@@ -5,7 +5,7 @@ const MOST_ROWS = 100;
 const TABLES = {
   largest: ["Largest", "size", () => true],
   longest: ["Longest-lived", "lived", () => true],
-  leaked: ["Never given back", "size", (block, { model }) => model.blocks.end[block] >= model.count],
+  leaked: ["Left at the end", "size", (block, { model }) => model.blocks.end[block] >= model.count],
   now: ["At this moment", "size", (block, { model, moment }) => model.isLive(block, moment)],
 };
 const COLUMNS = {
