@@ -26,6 +26,7 @@ guard "ruff format" ruff format --check --quiet --diff .
 guard "mypy --strict" mypy
 guard "import-linter" python scripts/lint_imports.py
 guard "stubs match the compiled modules" python scripts/lint_stubs.py
+guard "misspelt keywords fail in mypy and pyright" python scripts/lint_keywords.py
 guard "clang-format" clang-format --dry-run -Werror "${native[@]}"
 guard "locks fit pyproject.toml" python scripts/lock.py --check
 guard "shellcheck" shellcheck scripts/*.sh .ci/run

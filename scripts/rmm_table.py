@@ -42,8 +42,7 @@ DIFFERENT = {
     "of another size, is refused and changes nothing; a foreign stream is waited for where host memory is freed",
     "rmm.mr.UpstreamResourceAdaptor": "takes the resource of tensormem that it stands for, not further arguments",
     "rmm.mr.CudaMemoryResource": _LEAF,
-    "rmm.mr.CudaAsyncMemoryResource": _LEAF + "; uses the device's default pool; `release_threshold` is applied when a "
-    "block comes back; `enable_ipc` and `enable_fabric` are refused",
+    "rmm.mr.CudaAsyncMemoryResource": _LEAF + "; `enable_ipc` and `enable_fabric` are refused",
     "rmm.mr.ManagedMemoryResource": _LEAF,
     "rmm.mr.PoolMemoryResource": "without `initial_pool_size` nothing is taken before it is needed",
     "rmm.mr.ArenaMemoryResource": "`dump_log_on_failure` is not needed: every shortage carries a report",

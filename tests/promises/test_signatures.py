@@ -11,7 +11,7 @@ import pytest
 
 import tensormem as tm
 from support.constructions import HOST
-from support.public_names import CALLABLES, find
+from support.public_names import CALLABLES, find, is_offered
 from tensormem import mr
 from tensormem.misspellings import nearest
 
@@ -60,26 +60,10 @@ def _refusal(call: Any, keywords: list[inspect.Parameter], wrong: str) -> str:
 
 def _is_asked(full: str) -> bool:
     """Methods are asked below. What a package does not offer under its own name is for its own use."""
-    module, _, path = full.partition(":")
     value = CALLABLES[full]
-    if module not in EXPLAINED or "." in path or full in PASSES_ON or inspect.iscoroutinefunction(value):
+    if not is_offered(full) or full in PASSES_ON or inspect.iscoroutinefunction(value):
         return False
     return bool(_keywords(value)) and (not isinstance(value, type) or "__init__" in vars(value))
-
-
-EXPLAINED = {
-    *("tensormem", "tensormem.units", "tensormem.dtypes", "tensormem.config", "tensormem.testing.gpus"),
-    *(f"tensormem.{name}" for name in ("copy", "drivers", "gl", "images", "memories", "mr", "pools", "sharing")),
-    *(
-        f"tensormem.{name}"
-        for name in ("spaces", "streams", "tensor", "testing", "testing.gpus", "top", "trace", "vmm", "web")
-    ),
-    *(f"tensormem.memories.{name}" for name in ("dma", "pbo", "shm")),
-    *(f"tensormem.interop.{name}" for name in ("arrow", "cupy", "jax", "numba", "numpy", "safetensors", "torch")),
-    *(f"tensormem.rmm{name}" for name in ("", ".mr", ".statistics", ".allocators.torch", ".allocators.numba")),
-    *(f"tensormem.rmm.pylibrmm.{name}" for name in ("device_buffer", "stream", "utils", "helper", "logger")),
-    *(f"tensormem.{name}" for name in ("distributed", "distributed.ray", "distributed.dask")),
-}
 
 
 @pytest.mark.parametrize("full", [full for full in CALLABLES if _is_asked(full)])

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensormem
 
-__all__ = ["CALLABLES", "CLASSES", "MODULES", "NAMES", "find"]
+__all__ = ["CALLABLES", "CLASSES", "MODULES", "NAMES", "find", "is_offered"]
 
 # Programs, and what is not public.
 _NOT_PUBLIC = ("tensormem.__main__", "tensormem._core", "tensormem.cli")
@@ -22,6 +22,20 @@ MODULES = sorted(
     | {"tensormem"}
 )
 NAMES = [(name, public) for name in MODULES for public in getattr(importlib.import_module(name), "__all__", [])]
+# Modules that users import from; what others list is for the package's own use.
+_OFFERED = {
+    *("tensormem", "tensormem.units", "tensormem.dtypes", "tensormem.config", "tensormem.testing.gpus"),
+    *(f"tensormem.{name}" for name in ("copy", "drivers", "gl", "images", "memories", "mr", "pools", "sharing")),
+    *(
+        f"tensormem.{name}"
+        for name in ("spaces", "streams", "tensor", "testing", "testing.gpus", "top", "trace", "vmm", "web")
+    ),
+    *(f"tensormem.memories.{name}" for name in ("dma", "pbo", "shm")),
+    *(f"tensormem.interop.{name}" for name in ("arrow", "cupy", "jax", "numba", "numpy", "safetensors", "torch")),
+    *(f"tensormem.rmm{name}" for name in ("", ".mr", ".statistics", ".allocators.torch", ".allocators.numba")),
+    *(f"tensormem.rmm.pylibrmm.{name}" for name in ("device_buffer", "stream", "utils", "helper", "logger")),
+    *(f"tensormem.{name}" for name in ("distributed", "distributed.ray", "distributed.dask")),
+}
 CLASSES = [(module, name) for module, name in NAMES if inspect.isclass(getattr(importlib.import_module(module), name))]
 
 
@@ -32,6 +46,12 @@ def find(full: str) -> Any:
     for part in path.split("."):
         value = getattr(value, part)
     return value
+
+
+def is_offered(full: str) -> bool:
+    """Whether `module:name` is a function or class of a module that users import from, and not a method."""
+    module, _, path = full.partition(":")
+    return module in _OFFERED and "." not in path
 
 
 def _is_callable(value: object) -> bool:

@@ -94,7 +94,7 @@ def test_a_resource_of_a_trace_is_a_number(tmp_path: Path) -> None:
 def test_lifetimes_that_are_none_are_refused() -> None:
     for use in (tm.trace.peak_load, tm.trace.check_lifetimes):
         with pytest.raises(errors.InvalidLifetimes, match="a lifetime is"):
-            use([(1, 2)])
+            use([(1, 2)])  # type: ignore[list-item]
 
 
 def _make_channel() -> None:

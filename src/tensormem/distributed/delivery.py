@@ -11,8 +11,8 @@ import threading
 
 from tensormem import errors
 from tensormem._core import Tensor
+from tensormem.closable import Closable
 from tensormem.distributed.handover_messages import BRING, TAKE, Request, ask, connect, describe, rebuild
-from tensormem.sockets.closable import Closable
 from tensormem.sockets.connection import Connection
 from tensormem.sockets.descriptors import close_all
 

@@ -15,8 +15,8 @@ import weakref
 
 from tensormem import errors
 from tensormem._core import Tensor
+from tensormem.closable import Closable
 from tensormem.distributed import handover_messages as messages
-from tensormem.sockets.closable import Closable
 from tensormem.sockets.directory import names_in, own_directory
 from tensormem.sockets.listener import Listener
 from tensormem.sockets.packets import PacketClient

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tensormem import errors
-from tensormem.sockets.closable import Closable
+from tensormem.closable import Closable
 from tensormem.sockets.connection import Connection
 from tensormem.sockets.deadline import ANSWER_SECONDS, Deadline
 from tensormem.sockets.descriptors import close_all

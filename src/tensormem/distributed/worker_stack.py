@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tensormem._core import TenantBudget, TenantBudgets
+from tensormem.closable import Closable
 from tensormem.distributed.budget import NodeBudget
 from tensormem.distributed.cluster_node import Node
 from tensormem.distributed.declaration import Declaration, PoolKind
@@ -38,7 +39,7 @@ _log = logging.getLogger(__name__)
 _lock = threading.RLock()
 
 
-class WorkerStack:
+class WorkerStack(Closable):
     """The resources of one worker. `resource` is the top; `on_pressure` adds somebody who can make room.
 
     >>> from tensormem.distributed import Declaration, Node

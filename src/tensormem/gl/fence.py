@@ -6,8 +6,11 @@ Must not know: what was told before it.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Generator
+from typing import Any, Self
 
 from tensormem import errors
+from tensormem.awaitables import await_in_thread
 from tensormem.construction import constructed_once
 from tensormem.gl import constants as c
 from tensormem.gl.calls import GlCalls
@@ -48,6 +51,10 @@ class GlFence:
         """Wait until OpenGL has come past this point."""
         while not self._done:
             self._reached(self.context.run(_look, self.context.calls, self._sync, _SLICE))
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        """`await fence` waits like `wait()`, in a thread, while other tasks go on; gives the fence."""
+        return await_in_thread(self.done, self.wait, self)
 
     def _reached(self, answer: int) -> None:
         if answer == c.GL_WAIT_FAILED:

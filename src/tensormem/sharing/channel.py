@@ -13,11 +13,11 @@ from typing import NoReturn, Self, TypeVar
 
 from tensormem import errors
 from tensormem._core import MAX_MESSAGE_BYTES, MessageFacts, Tensor, describe_ring, describe_tensor, parse_message
+from tensormem.closable import Closable
 from tensormem.construction import constructed_once
 from tensormem.images import Image
 from tensormem.images.description import DESCRIPTION_BYTES, DESCRIPTION_MARK, format_description
 from tensormem.sharing.frame_ring import FrameRing
-from tensormem.sockets.closable import Closable
 from tensormem.sockets.connection import Connection, connected
 from tensormem.sockets.deadline import Deadline
 from tensormem.sockets.descriptors import close_all

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from tensormem import errors
-from tensormem.sockets.closable import Closable
+from tensormem.closable import Closable
 from tensormem.sockets.deadline import Deadline
 
 __all__ = ["SharedSocket", "new_socket"]

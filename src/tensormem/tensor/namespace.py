@@ -8,10 +8,10 @@ from __future__ import annotations
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from tensormem._core import Tensor
 from tensormem.tensor.factories import tensor_from_values
 
 if TYPE_CHECKING:
+    import tensormem._core as _tensor
     from tensormem.drivers.where import WhereLike
 
 
@@ -19,11 +19,12 @@ class TensorModule(ModuleType):
     """A module that can be called."""
 
     if TYPE_CHECKING:
-        # A type checker sees this class where the module is.
-        def __getattr__(self, name: str) -> Any: ...
+        # A type checker sees this class where the module is; its other names are those of the package.
+        Tensor = _tensor.Tensor
+        tensor_from_values = staticmethod(tensor_from_values)
 
     def __call__(
         self, data: Any, dtype: object = None, *, space: WhereLike | None = None, tag: str | None = None
-    ) -> Tensor:
+    ) -> _tensor.Tensor:
         """A new tensor of the values in `data`: a number, nested lists of numbers, or the elements of another array."""
         return tensor_from_values(data, dtype, space=space, tag=tag)

@@ -11,8 +11,8 @@ import secrets
 import socket
 import threading
 
+from tensormem.closable import Closable
 from tensormem.errors import CannotWatch, TensormemError
-from tensormem.sockets.closable import Closable
 from tensormem.sockets.directory import names_in, open_directory, path_through
 from tensormem.sockets.lines import LONGEST_REQUEST, LineClient
 from tensormem.sockets.listener import Listener

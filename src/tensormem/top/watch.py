@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensormem.sockets.closable import Closable
+from tensormem.closable import Closable
 from tensormem.top.conversation import converse
 from tensormem.top.processes import connect
 

@@ -273,6 +273,10 @@ cdef class Storage:
             self._forget_pending(event)
         return True
 
+    def __await__(self):
+        """`await storage` waits like `wait()`, in a thread, while other tasks go on; gives the storage."""
+        return await_in_thread(self.ready, self.wait, self)
+
     def wait(self, timeout=None):
         """Wait until no copy into it is under way; `TimedOut` when that takes longer than `timeout` seconds.
 

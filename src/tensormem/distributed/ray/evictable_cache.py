@@ -14,6 +14,7 @@ from typing import Any
 
 import ray
 
+from tensormem.closable import Closable
 from tensormem.distributed.frozen_value import FrozenValue, size_of
 from tensormem.distributed.process_stack import installed
 from tensormem.distributed.worker_stack import WorkerStack
@@ -24,7 +25,7 @@ __all__ = ["EvictableCache"]
 _log = logging.getLogger(__name__)
 
 
-class EvictableCache(MutableMapping[Hashable, Any]):
+class EvictableCache(Closable, MutableMapping[Hashable, Any]):
     """A mapping whose values leave the node's budget under pressure, the least recently used first.
 
     What comes back lies in the current resource again, so it may be refused (`NodeOutOfMemory`) and stays where it was;

@@ -1,5 +1,6 @@
 """Owns: the names under which RMM's own code finds its resources. Must not know: anything of its own."""
 
+from tensormem.public_functions import explain_misspellings
 from tensormem.rmm.pylibrmm.memory_resource.adaptors import (
     FailureCallbackResourceAdaptor,
     LimitingResourceAdaptor,
@@ -28,8 +29,8 @@ from tensormem.rmm.pylibrmm.memory_resource.per_device import (
     set_current_device_resource,
     set_per_device_resource,
 )
-from tensormem.rmm.pylibrmm.memory_resource.per_device import flush_logs as _flush_logs
-from tensormem.rmm.pylibrmm.memory_resource.per_device import initialize as _initialize
+from tensormem.rmm.pylibrmm.memory_resource.per_device import flush_logs as _flush_logs  # noqa: F401 - RMM's tests
+from tensormem.rmm.pylibrmm.memory_resource.per_device import initialize as _initialize  # noqa: F401 - and its code
 from tensormem.rmm.pylibrmm.memory_resource.suballocators import (
     ArenaMemoryResource,
     BinningMemoryResource,
@@ -57,8 +58,6 @@ __all__ = [
     "SystemMemoryResource",
     "TrackingResourceAdaptor",
     "UpstreamResourceAdaptor",
-    "_flush_logs",
-    "_initialize",
     "available_device_memory",
     "disable_logging",
     "enable_logging",
@@ -69,3 +68,5 @@ __all__ = [
     "set_current_device_resource",
     "set_per_device_resource",
 ]
+
+explain_misspellings(globals())

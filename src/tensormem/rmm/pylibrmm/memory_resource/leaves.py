@@ -7,7 +7,6 @@ from tensormem import drivers, errors, mr
 from tensormem.rmm._cuda.gpu import driver_of, getDevice
 from tensormem.rmm.pylibrmm.helper import parse_bytes
 from tensormem.rmm.pylibrmm.memory_resource.device_memory_resource import DeviceMemoryResource
-from tensormem.rmm.pylibrmm.stream import Stream
 
 __all__ = [
     "CudaAsyncMemoryResource",
@@ -35,8 +34,8 @@ class CudaMemoryResource(DeviceMemoryResource):
 class CudaAsyncMemoryResource(DeviceMemoryResource):
     """The memory of the current GPU, handed out in stream order by its driver's own pool.
 
-    The pool is the device's default one, which other libraries use too. With a `release_threshold` what the pool keeps
-    beyond it goes back to the device whenever a block is deallocated through this resource.
+    The pool is this resource's own. It keeps what is freed for the next blocks, up to `release_threshold`; the rest
+    goes back to the device when a stream, an event or the device is waited for.
 
     >>> from tensormem import rmm
     >>> from tensormem.testing import simulated_gpu
@@ -56,17 +55,10 @@ class CudaAsyncMemoryResource(DeviceMemoryResource):
     ) -> None:
         if enable_ipc or enable_fabric:
             raise errors.NotSupported("Requested IPC memory handle type not supported")
-        resource = mr.GpuAsyncMemoryResource(drivers.gpu(getDevice()))
+        resource = mr.GpuAsyncMemoryResource(drivers.gpu(getDevice()), release_threshold=release_threshold)
         super().__init__(resource)
         if initial_pool_size is not None and (primed := parse_bytes(initial_pool_size)) > 0:
             resource.deallocate(resource.allocate(primed))
-        self._release_threshold = release_threshold
-
-    def give_back(self, block: mr.DeviceBlock, stream: Stream) -> None:
-        """Take a block back, and return what the pool keeps beyond the threshold."""
-        super().give_back(block, stream)
-        if self._release_threshold is not None:
-            self.resource.trim(self._release_threshold)
 
 
 class ManagedMemoryResource(DeviceMemoryResource):
