@@ -62,7 +62,8 @@ def _is_callable(value: object) -> bool:
         plain = "__init__" in vars(value) or not issubclass(value, BaseException)
         of_c = type(value).__module__ == "_ctypes"
         return plain and not of_c and not getattr(value, "_is_protocol", False)
-    return callable(value)
+    ours = inspect.isroutine(value) or type(value).__module__.partition(".")[0] == "tensormem"
+    return callable(value) and ours  # an object of another library has that one's arguments
 
 
 def _methods(cls: type) -> list[str]:
