@@ -11,6 +11,8 @@ happened afterwards. Names are loaded when they are first used, so importing the
 >>> mr.deallocate(block)
 """
 
+import sys
+
 from tensormem.lazy_names import load_name
 
 TYPE_CHECKING = False  # typing itself is slow to import; type checkers take this name for true
@@ -34,7 +36,24 @@ if TYPE_CHECKING:
         units,
         vmm,
     )
-    from tensormem.dtypes import DType, dtype
+    from tensormem.dtypes import (
+        DType,
+        bfloat16,
+        complex64,
+        complex128,
+        dtype,
+        float16,
+        float32,
+        float64,
+        int8,
+        int16,
+        int32,
+        int64,
+        uint8,
+        uint16,
+        uint32,
+        uint64,
+    )
     from tensormem.errors import TensormemError
     from tensormem.images import Image, PixelFormat, image
     from tensormem.memories import Storage, TensorMemory
@@ -56,6 +75,7 @@ if TYPE_CHECKING:
         Tensor,
         TransferReport,
         arange,
+        array,
         asarray,
         empty,
         empty_like,
@@ -107,7 +127,11 @@ __all__ = [
     "VirtualMemoryManager",
     "VirtualMemoryPool",
     "arange",
+    "array",
     "asarray",
+    "bfloat16",
+    "complex64",
+    "complex128",
     "copy",
     "drivers",
     "dtype",
@@ -115,6 +139,9 @@ __all__ = [
     "empty",
     "empty_like",
     "errors",
+    "float16",
+    "float32",
+    "float64",
     "from_buffer",
     "from_dlpack",
     "from_external_fd",
@@ -128,6 +155,10 @@ __all__ = [
     "gpu",
     "image",
     "images",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
     "interop",
     "limit",
     "main",
@@ -148,6 +179,10 @@ __all__ = [
     "tensor",
     "top",
     "trace",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
     "units",
     "use_resource",
     "vmm",
@@ -158,7 +193,9 @@ __all__ = [
 
 # Where each name that is not a module comes from.
 _HOMES = {
-    **dict.fromkeys(("DType", "dtype"), "dtypes"),
+    **dict.fromkeys(("DType", "dtype", "bfloat16", "complex64", "complex128"), "dtypes"),
+    **dict.fromkeys(("float16", "float32", "float64", "int8", "int16", "int32", "int64"), "dtypes"),
+    **dict.fromkeys(("uint8", "uint16", "uint32", "uint64"), "dtypes"),
     **dict.fromkeys(("Event", "Stream", "StreamId"), "streams"),
     **dict.fromkeys(("limit", "memory_stats", "tag", "use_resource"), "mr"),
     **dict.fromkeys(("ComputeDevice", "LogicalMemorySpace", "OpKind", "preferred_compute_devices"), "spaces"),
@@ -166,7 +203,9 @@ _HOMES = {
     **dict.fromkeys(("GrowableBuffer", "VirtualMemoryManager"), "vmm"),
     **dict.fromkeys(("Storage", "TensorMemory"), "memories"),
     **dict.fromkeys(("Tensor", "TransferReport", "empty", "full", "zeros", "wrap"), "tensor"),
-    **dict.fromkeys(("arange", "asarray", "empty_like", "full_like", "ones", "ones_like", "zeros_like"), "tensor"),
+    **dict.fromkeys(
+        ("arange", "array", "asarray", "empty_like", "full_like", "ones", "ones_like", "zeros_like"), "tensor"
+    ),
     **dict.fromkeys(("from_buffer", "from_dlpack", "from_external_fd", "from_fd", "from_file"), "tensor"),
     **dict.fromkeys(("from_numpy", "from_pointer"), "tensor"),
     **dict.fromkeys(("BlockCache", "SharedBudget", "TenantPool", "VirtualMemoryPool"), "pools"),
@@ -178,7 +217,7 @@ _HOMES = {
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     return load_name(__name__, name, _HOMES)
 
 

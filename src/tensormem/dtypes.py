@@ -325,3 +325,19 @@ def _from_numpy(described: Any) -> DType:
 def _explain_width(code: int) -> str:
     widths = [str(bits) for known, bits in _NAMES if known == code]
     return f"{DTypeCode(code).name} has {' or '.join(widths)} bits" if widths else f"DLPack 1.3 has no code {code}"
+
+
+bfloat16 = dtype("bfloat16")
+complex64 = dtype("complex64")
+complex128 = dtype("complex128")
+float16 = dtype("float16")
+float32 = dtype("float32")
+float64 = dtype("float64")
+int8 = dtype("int8")
+int16 = dtype("int16")
+int32 = dtype("int32")
+int64 = dtype("int64")
+uint8 = dtype("uint8")
+uint16 = dtype("uint16")
+uint32 = dtype("uint32")
+uint64 = dtype("uint64")

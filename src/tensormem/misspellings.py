@@ -58,6 +58,7 @@ def explain(error: TypeError, subject: Any) -> None:
     by_keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
     target: Any = _compiled(subject) if compiled else subject
     known = [each.name for each in inspect.signature(target).parameters.values() if each.kind in by_keyword]
+    known = [each for each in known if each != "self"]
     word = rest.strip("'")
     if not word.isidentifier() or word in known:
         return

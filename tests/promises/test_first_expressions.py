@@ -80,6 +80,36 @@ xp.zeros(2, float).dtype
 np.asarray(xp.arange(3)).sum()
 np.add(xp.arange(3), 1)
 bytes(memoryview(xp.arange(2)))
+xp.array([6, 7, 8])
+xp.array([(1.5, 2, 3), (4, 5, 6)])
+xp.array([[1, 2], [3, 4]], dtype=np.complex128)
+xp.arange(15).reshape(3, 5).dtype.name
+xp.zeros(3, dtype=xp.float32).dtype
+xp.zeros(3, dtype=xp.int64).dtype
+xp.ones((2, 3, 4), dtype=np.int16)
+xp.arange(10, 30, 5)
+xp.arange(0, 2, 0.3)
+xp.arange(start=1, stop=4)
+xp.arange(1, 4, dtype="float32")
+xp.arange(20).reshape(5, 4)[0:5, 1]
+xp.arange(20).reshape(5, 4)[1:3, :]
+xp.arange(24).reshape(2, 3, 4)[1, ...]
+xp.arange(24).reshape(2, 3, 4)[..., 2]
+[int(each) for row in xp.arange(4).reshape(2, 2) for each in row]
+xp.arange(12).reshape((2, -1, 3)).shape
+np.vstack((xp.arange(2), xp.arange(2)))
+np.concatenate([xp.arange(2), xp.arange(2)])
+xp.arange(2)[:, np.newaxis].shape
+xp.zeros((1, 3, 1)).squeeze().shape
+xp.zeros([2, 3]).shape
+xp.zeros(()).shape
+xp.zeros(3, dtype=bool).dtype
+xp.empty(shape=(2,)).shape
+xp.asarray(range(3))
+xp.asarray(np.float32(2.5)).dtype
+xp.asarray(np.array([1, 2])[::-1])
+xp.ones_like(xp.zeros((2, 2)), dtype="int8").dtype
+"%d" % xp.asarray(3)
 xp.arange(6).reshape(2, 3).transpose(1, 0) if xp is np else xp.arange(6).reshape(2, 3).permute(1, 0)
 """
 
@@ -119,6 +149,22 @@ int(xp.tensor([7]))
 bool(xp.tensor([0]))
 xp.zeros(3).dtype == torch.float32
 len(xp.zeros((2, 3)))
+xp.tensor([[1.0, -1.0], [1.0, -1.0]])
+xp.tensor([[1, 2, 3], [4, 5, 6]])[1][2]
+xp.tensor([1, 2], dtype=xp.int32).dtype
+xp.zeros([2, 4], dtype=xp.int32)
+xp.zeros((2, 3)).ndim
+xp.zeros((2, 3)).nbytes
+xp.ones(3).to("cpu", copy=True)
+xp.ones(3).to(torch.device("cpu"))
+xp.zeros((2, 3, 4)).permute(2, 0, 1).shape
+xp.zeros((2, 3, 4)).permute((2, 0, 1)).shape
+xp.zeros((2, 3)).unsqueeze(-1).shape
+xp.arange(1, 2.5, 0.5)
+xp.bfloat16
+xp.float32.itemsize
+xp.zeros_like(xp.zeros(3), dtype=torch.int8).dtype
+xp.full_like(xp.zeros(3), 5)
 """
 
 # `xp` is tensormem.rmm; what RMM gives stands beside.
@@ -157,6 +203,38 @@ tm.random
 tm.zeros(3, device="cpu")
 tm.zeros(3).requires_grad
 tm.empty("1M")
+tm.linspace(0, 2, 9)
+tm.arange(3).copy()
+tm.arange(6).reshape(2, 3).ravel()
+tm.arange(6).view(2, 3)
+tm.arange(3).tobytes()
+tm.arange(3).flags
+tm.arange(3).item(1)
+tm.arange(6).reshape(2, 3).transpose()
+tm.zeros((2, 3), order="F")
+tm.zeros_like([1, 2])
+tm.full((2,), fill_value=7)
+sum(tm.arange(4))
+tm.zeros(3).to(torch.float64)
+tm.zeros(3).to("cpu", non_blocking=True)
+tm.zeros((2, 3)).size()
+tm.zeros((2, 3)).stride()
+tm.zeros(3).numel()
+tm.zeros(3).dim()
+tm.zeros(3).data_ptr()
+tm.zeros(3).element_size()
+tm.zeros(3).is_contiguous()
+tm.zeros(3).device
+tm.zeros(3).cpu()
+tm.zeros(3).pin_memory()
+tm.zeros(3).share_memory_()
+tm.zeros(3).zero_()
+tm.zeros(3).detach()
+tm.zeros((1, 3)).expand(2, 3)
+tm.cat
+tm.save
+tm.frombuffer
+tm.device
 """
 
 
@@ -205,8 +283,8 @@ def test_what_is_not_here_is_in_the_list_with_its_reason(statement: str) -> None
         assert eval(statement, {"tm": tm}) is False  # of two tensors: whether they are the same object
         return
     with pytest.raises((TypeError, ValueError, AttributeError, IndexError)):
-        exec(statement, {"tm": tm, "np": np})
+        exec(statement, {"tm": tm, "np": np, "torch": torch})
 
 
 def test_there_are_a_hundred_of_them() -> None:
-    assert len(lines(NUMPY)) + len(lines(TORCH)) + len(RMM) >= 100
+    assert len(lines(NUMPY)) + len(lines(TORCH)) + len(RMM) >= 150

@@ -9,15 +9,29 @@ from typing import Any
 
 import tensormem
 
-__all__ = ["CALLABLES", "CLASSES", "MODULES", "NAMES", "find", "is_offered"]
+__all__ = ["CALLABLES", "CLASSES", "MISSING", "MODULES", "NAMES", "find", "is_offered"]
 
 # Programs, and what is not public.
 _NOT_PUBLIC = ("tensormem.__main__", "tensormem._core", "tensormem.cli")
+MISSING: dict[str, str] = {}
+"""Modules whose library is not installed here, and which one that is."""
+
+
+def _is_here(name: str) -> bool:
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as missing:
+        if str(missing.name).partition(".")[0] in ("", "tensormem"):
+            raise
+        MISSING[name] = str(missing.name)
+    return name not in MISSING
+
+
 MODULES = sorted(
     {
         module.name
         for module in pkgutil.walk_packages(tensormem.__path__, "tensormem.")
-        if not module.name.startswith(_NOT_PUBLIC)
+        if not module.name.startswith(_NOT_PUBLIC) and _is_here(module.name)
     }
     | {"tensormem"}
 )

@@ -27,6 +27,7 @@ from tensormem.tensor import cache_views, hooks
 from tensormem.tensor.descriptors import from_fd
 from tensormem.tensor.factories import (
     arange,
+    array,
     asarray,
     empty_like,
     full_like,
@@ -49,6 +50,7 @@ __all__ = [
     "Tensor",
     "TransferReport",
     "arange",
+    "array",
     "asarray",
     "empty",
     "empty_like",

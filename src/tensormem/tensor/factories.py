@@ -23,7 +23,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from tensormem.drivers.where import WhereLike
 
-__all__ = ["arange", "asarray", "empty_like", "full_like", "ones", "ones_like", "tensor_from_values", "zeros_like"]
+__all__ = [
+    "arange",
+    "array",
+    "asarray",
+    "empty_like",
+    "full_like",
+    "ones",
+    "ones_like",
+    "tensor_from_values",
+    "zeros_like",
+]
 
 _MAX_DEPTH = 64
 _AT_ONCE = 1 << 16  # numbers of a range, which are Python's before they are bytes
@@ -108,7 +118,7 @@ def asarray(
     >>> asarray([[1, 2], [3, 4]]).dtype, asarray(2.5).item(), asarray(np.arange(3)).shape
     (tm.dtype('int64'), 2.5, (3,))
     """
-    if isinstance(obj, bool | int | float | complex | list | tuple):
+    if isinstance(obj, bool | int | float | complex | list | tuple | range):
         if copy is False:
             raise errors.InvalidArgument(f"a {type(obj).__name__} has no memory to share: it can only be copied")
         return tensor_from_values(obj, dtype, space=space, tag=tag)
@@ -142,6 +152,8 @@ def tensor_from_values(
     >>> tensor_from_values([[1, 2], [3, 4]]).tolist(), tensor_from_values([1, 2.5]).dtype
     ([[1, 2], [3, 4]], tm.dtype('float64'))
     """
+    if isinstance(data, range):
+        data = list(data)
     if not isinstance(data, bool | int | float | complex | list | tuple):
         return asarray(data, dtype, space=space, copy=True, tag=tag)
     shape = _shape_of(data)
@@ -153,6 +165,10 @@ def tensor_from_values(
     if packed:
         made.copy_(from_buffer(packed, element, shape))
     return made if space is None else made.to(space)
+
+
+array = tensor_from_values
+"""NumPy's name for it; PyTorch's is `tm.tensor`."""
 
 
 def _shape_of(data: Any) -> tuple[int, ...]:
