@@ -37,6 +37,15 @@ class StaticBudgets:
         self._used[self._first + model] += nbytes
         self.total += nbytes
 
+    def fits_one(self, node: int, model: int, nbytes: int) -> bool:
+        """The same for one node."""
+        return bool(self.used[node, model] + nbytes <= self.share[node])
+
+    def add_one(self, node: int, model: int, nbytes: int) -> None:
+        """The same for one node."""
+        self.used[node, model] += nbytes
+        self.total[node] += nbytes
+
     def is_valid(self) -> bool:
         """Whether nobody has more than it may have, and the sums are right."""
         within = bool((self.used >= 0).all() and (self.used <= self.share[:, None]).all())
@@ -74,6 +83,19 @@ class ElasticBudgets:
         self._used[place] = after
         self._kept += numpy.maximum(self.guaranteed - after, 0) - numpy.maximum(self.guaranteed - before, 0)
         self.total += nbytes
+
+    def fits_one(self, node: int, model: int, nbytes: int) -> bool:
+        """The same for one node."""
+        own = max(self.guaranteed[node] - self.used[node, model], 0)
+        return bool(self.total[node] + self._kept[node] - own + nbytes <= self.node_bytes[node])
+
+    def add_one(self, node: int, model: int, nbytes: int) -> None:
+        """The same for one node."""
+        before = self.used[node, model]
+        self.used[node, model] += nbytes
+        guaranteed = self.guaranteed[node]
+        self._kept[node] += max(guaranteed - before - nbytes, 0) - max(guaranteed - before, 0)
+        self.total[node] += nbytes
 
     def is_valid(self) -> bool:
         """Whether nobody has more than there is, guarantees are kept, and the sums are right."""

@@ -3,6 +3,7 @@ one budget by being handed its descriptor, or are told why not.
 """
 
 import os
+import time
 from contextlib import ExitStack
 
 import pytest
@@ -12,6 +13,7 @@ from support.other_users import other_user
 from support.waiting import eventually
 from tensormem import errors
 from tensormem.distributed import Declaration, Node, WorkerStack
+from tensormem.distributed.clocks import ClockReading, estimate_offset
 from tensormem.distributed.worker_discovery import beacons
 
 pytestmark = needs_namespaces
@@ -85,3 +87,30 @@ def test_a_process_whose_user_this_namespace_does_not_know_is_refused_with_the_r
         assert "has no number for" in stranger.report
     assert here.budget.shared is not None and len(here.budget.shared.participants()) == 1
     here.close()
+
+
+CLOCK = """
+import sys
+from tensormem.distributed.clocks import read_clock
+for line in sys.stdin:
+    print(*read_clock(), flush=True)
+"""
+
+
+def test_the_clock_of_a_container_that_is_set_off_is_measured_although_the_machine_is_the_same() -> None:
+    with contained(CLOCK, "--time", "--monotonic=5000") as there:
+
+        def read() -> ClockReading:
+            there.say("now?")
+            clock, moment = there.hear().split()
+            return ClockReading(clock, int(moment))
+
+        read()  # it has to start first
+        offset = estimate_offset(read)
+    assert abs(offset.offset_ns + 5_000 * 10**9) <= offset.error_ns < 10**9
+
+
+def test_a_clock_that_jumps_while_it_is_measured_has_an_error_as_large_as_the_jump() -> None:
+    jumps = iter([0, 0, 0, 7 * 10**9, 7 * 10**9])
+    offset = estimate_offset(lambda: ClockReading("another", time.monotonic_ns() + next(jumps)), rounds=5)
+    assert offset.error_ns >= 3 * 10**9 and abs(offset.offset_ns) <= offset.error_ns

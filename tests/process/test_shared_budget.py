@@ -120,6 +120,40 @@ def test_processes_killed_at_random_moments_leave_exact_sums(budget: SharedBudge
     budget.give_back(LIMIT)
 
 
+LIES = """
+import mmap, os, struct, sys
+from tensormem.pools import SharedBudget
+budget = SharedBudget.attach(FD, name="liar")
+with mmap.mmap(FD, 4096 + 256 * 64) as table:
+    slot = next(at for at in range(4096, 4096 + 256 * 64, 256) if table[at + 4:at + 8] == struct.pack("I", os.getpid()))
+    table[slot + 8:slot + 16] = struct.pack("Q", 2**64 - 1)
+    print("lied", flush=True)
+    sys.stdin.readline()
+    table[slot + 8:slot + 16] = struct.pack("Q", 0)
+    print("and again", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_a_process_that_lies_about_its_part_keeps_memory_from_others_at_most_until_it_ends(
+    budget: SharedBudget,
+) -> None:
+    budget.claim(400)
+    peer = Peer(budget, LIES)
+    assert peer.hear() == "lied"
+    with pytest.raises(errors.OutOfPhysicalMemory) as raised:
+        budget.claim(1)
+    assert raised.value.available == 0 and budget.used == 400
+    peer.say("take it back")
+    assert peer.hear() == "and again"
+    budget.claim(600)
+    with pytest.raises(errors.OutOfPhysicalMemory):
+        budget.claim(1)
+    peer.kill()
+    assert [(each.name, each.used) for each in budget.participants()] == [("parent", LIMIT)]
+    budget.give_back(LIMIT)
+
+
 EVICT = """
 import sys
 from tensormem.pools import SharedBudget

@@ -14,7 +14,9 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 sys.path.insert(0, str(EXAMPLES))
 
 from fleet.budgets import ElasticBudgets, StaticBudgets  # noqa: E402
+from fleet.page import BEGINS, ENDS, text_of, write_page  # noqa: E402
 from fleet.requests import Workload, chat, long_prompts  # noqa: E402
+from fleet.router import route  # noqa: E402
 from fleet.schedule import make_schedule  # noqa: E402
 from fleet.simulation import MODELS, admitted_shares, simulate  # noqa: E402
 
@@ -81,6 +83,44 @@ def test_budgets_keep_what_others_are_guaranteed() -> None:
     assert elastic.is_valid()
 
 
+def by_hand(*arrivals: float) -> Workload:
+    """Requests of a GiB that each last five seconds, in the middle of a trace; the last one is alone."""
+    gib, count = 1 << 30, len(arrivals) + 1
+    times = numpy.array([*(50.0 + each for each in arrivals), 100.0])
+    return Workload("by hand", times, numpy.full(count, gib), numpy.full(count, 5.0), 2 * gib)
+
+
+def test_behind_a_router_who_finds_no_room_waits_for_it_and_gives_up_in_time() -> None:
+    work, gib = by_hand(0.0, 1.0, 2.0), 1 << 30
+    room_for_one = gib + 3 * gib // 4
+    patient = route(work, "elastic", 1, node_bytes=room_for_one, patience=60.0)
+    assert (patient.admitted, patient.requests) == (4, 4)
+    assert patient.waited == 2 and patient.waiting_seconds == pytest.approx(4.0 + 8.0)
+    hasty = route(work, "elastic", 1, node_bytes=room_for_one, patience=6.0)
+    assert (hasty.admitted, hasty.waited) == (3, 1)
+    assert route(work, "elastic", 1, node_bytes=gib // 2).admitted == 0
+
+
+def test_a_router_sends_to_the_node_that_uses_least(workload: Workload) -> None:
+    gib = 1 << 30
+    alone, two = (route(by_hand(0.0, 0.5), "elastic", nodes, node_bytes=2 * gib, patience=1.0) for nodes in (1, 2))
+    assert alone.refused_share > 0 and two.refused_share == 0
+    one, ten = (route(workload, "static", nodes, node_bytes=workload.node_bytes // 2) for nodes in (1, 10))
+    elastic = route(workload, "elastic", 10, node_bytes=workload.node_bytes // 2)
+    assert elastic.refused_share <= ten.refused_share < one.refused_share
+
+
+def test_the_page_says_what_its_figures_say(tmp_path: Path) -> None:
+    pages = EXAMPLES.parent / "docs/explanation"
+    figures = json.loads((pages / "scale.json").read_text())
+    between = (pages / "scale.md").read_text().partition(BEGINS)[2].partition(ENDS)[0]
+    assert between.strip() == text_of(figures)
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{BEGINS}\nold\n{ENDS}\nafter\n")
+    write_page(page, figures)
+    assert page.read_text() == f"before\n{BEGINS}\n{text_of(figures)}\n{ENDS}\nafter\n"
+
+
 def test_both_traces_are_read_or_generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TENSORMEM_DATA", str(tmp_path))
     for read in (chat, long_prompts):
@@ -92,11 +132,14 @@ def test_both_traces_are_read_or_generated(tmp_path: Path, monkeypatch: pytest.M
 def test_the_script_prints_its_table_and_writes_its_figures(tmp_path: Path) -> None:
     figures, picture = tmp_path / "figures.json", tmp_path / "nodes.png"
     command = [sys.executable, str(EXAMPLES / "many_nodes.py"), "--nodes", "3", "6", "--requests", "300"]
+    command += ["--routed", "1", "3"]
     done = subprocess.run(
         [*command, "--json", str(figures), "--plot", str(picture)], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
     runs = json.loads(figures.read_text())["runs"]
+    routed = json.loads(figures.read_text())["routed"]
+    assert len(routed) == 2 * 2 * 2 * 2 and all(0 < each["admitted"] <= each["requests"] for each in routed)
     assert [(run["workload"], run["nodes"]) for run in runs] == [
         ("chat", 3),
         ("chat", 6),
