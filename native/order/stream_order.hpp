@@ -5,6 +5,7 @@
 // which blocks on a stream that runs inline.
 #pragma once
 
+#include "base/ending.hpp"
 #include "order/block_uses.hpp"
 
 namespace tensormem {
@@ -38,6 +39,16 @@ class StreamOrder {
   }
   Status wait(const Uses& uses, const Wait& wait) {
     for (const Use& use : uses) TM_TRY(driver_.event_wait(use.event.handle(), wait));
+    return {};
+  }
+  // Before an end that cannot stop half way: fails only where the caller does not want to go on. What cannot be waited
+  // for is left to the end itself.
+  Status wait_before_end(const Uses& uses, const Wait& wait) {
+    for (const Use& use : uses) {
+      Status waited = driver_.event_wait(use.event.handle(), wait);
+      const bool stops = waited.code() == Code::interrupted || (waited.code() == Code::timed_out && !is_ending());
+      if (stops) return waited;
+    }
     return {};
   }
   // For what cannot stop half way.

@@ -40,7 +40,7 @@ class PlanWatch {
   PlanProgress progress;
 
  private:
-  static constexpr double kReportEvery = 0.05;
+  static constexpr double kReportEvery = 0.02;  // signals are heard this often, too
 
   const Clock::time_point start_;
   const double limit_;

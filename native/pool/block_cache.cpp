@@ -131,6 +131,18 @@ BlockCache::~BlockCache() {
   if (in_use && is_ending()) (void)pages_.release();
 }
 
+Status BlockCache::wait_before_end(const Wait& wait) noexcept try {
+  Uses until;
+  {
+    const std::lock_guard lock(mutex_);
+    retired_.append_awaited(&until);
+    for (const auto& [row, uses] : uses_) until.insert(until.end(), uses.begin(), uses.end());
+  }
+  return order_.wait_before_end(until, wait);
+} catch (const std::bad_alloc&) {
+  return Status::fail(Code::out_of_memory, "no memory to list what a cache waits for", sizeof(Use));
+}
+
 // --- Frames --------------------------------------------------------------------------------------------------------
 
 Status BlockCache::frames_needed(std::uint64_t count, std::uint64_t* frames) const noexcept {

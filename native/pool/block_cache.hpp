@@ -120,6 +120,8 @@ class BlockCache final : public BudgetMember {
   // Work queued on `stream` so far uses the blocks: until it is done they are not moved, and their places not reused.
   Status record_use(const CacheBlockId* ids, std::uint64_t count, StreamId stream) noexcept;
   Status reap_pending() noexcept;
+  // Waits for the streams that use the memory, so that the destructor does not have to. Nothing changes.
+  Status wait_before_end(const Wait& wait) noexcept;
 
   // Blocks whose end would empty frames of `nbytes` in all: as few blocks as can be, frame by frame. With `candidates`
   // only those may end; otherwise all that are not pinned.

@@ -79,6 +79,18 @@ VirtualMemoryPool::~VirtualMemoryPool() {
   if (in_use && is_ending()) (void)pages_.release();
 }
 
+Status VirtualMemoryPool::wait_before_end(const Wait& wait) noexcept try {
+  Uses until;
+  {
+    const std::lock_guard lock(mutex_);
+    retired_.append_awaited(&until);
+    for (const auto& [offset, block] : blocks_) until.insert(until.end(), block.uses.begin(), block.uses.end());
+  }
+  return order_.wait_before_end(until, wait);
+} catch (const std::bad_alloc&) {
+  return Status::fail(Code::out_of_memory, "no memory to list what a pool waits for", sizeof(Use));
+}
+
 // --- Pages ---------------------------------------------------------------------------------------------------------
 
 VirtualMemoryPool::PageSpan VirtualMemoryPool::span_of(std::uint64_t offset, std::uint64_t size) const noexcept {

@@ -120,6 +120,8 @@ class VirtualMemoryPool final : public BudgetMember {
   Status record_use(PoolBlockId id, StreamId stream) noexcept;
   Status record_use_at(std::uint64_t offset, std::uint64_t size, StreamId stream) noexcept;
   Status reap_pending() noexcept;
+  // Waits for the streams that use the memory, so that the destructor does not have to. Nothing changes.
+  Status wait_before_end(const Wait& wait) noexcept;
   // Cached pages, and those of blocks whose streams have passed.
   std::uint64_t release_idle(std::uint64_t wanted) noexcept override;
 

@@ -29,9 +29,6 @@ LEFT_OUT = {
     "tensormem.gl.calls": "calls OpenGL with what it is given",
     "tensormem.gl.library": "calls OpenGL with what it is given",
     "tensormem.gl.display": "calls OpenGL with what it is given",
-    "tensormem.gl.call_site": "hands an error to the hook of the interpreter",
-    "tensormem.rmm.pylibrmm.CudaStreamPool": "makes as many streams as it is told, each with a thread",
-    "tensormem.rmm.pylibrmm.cuda_stream_pool": "the same",
     "tensormem.gl.own_thread": "runs what it is given on a thread",
     "tensormem.memories.dma.ioctls": "asks the kernel for what it is given",
     "tensormem.drivers.driver_from_capsule": "takes a table of functions",
@@ -51,7 +48,6 @@ LEFT_OUT = {
     "tensormem.interop.numpy.use": "NumPy's allocator for the whole process",
     "tensormem.mr.CallbackMemoryResource": "takes functions that return addresses",
     "tensormem.mr.resources.CallbackMemoryResource": "takes functions that return addresses",
-    "tensormem.sockets": "plumbing of other rooms; it is attacked by messages, kills and users",
 }
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import tensormem as tm
 from attacks.live_objects import MAKERS, new_path
+from attacks.outcome import Expected
 from tensormem import mr, streams
 
 __all__ = ["close_descriptors", "hostile", "plausible"]
@@ -142,7 +143,7 @@ _OBJECTS: list[Callable[[Random], Any]] = [
     lambda draw: range(draw.choice([0, 3, 70])),
     lambda draw: {"a": 1},
     lambda draw: {1, 2},
-    lambda draw: RuntimeError("a value"),
+    lambda draw: Expected("a value"),
     lambda draw: os.environ,
     lambda draw: draw.choice([tm.main, tm.pinned, tm.managed, tm.gpu(0), tm.gpu(7)]),
     lambda draw: draw.choice([tm, tm.mr, int, tm.Tensor, mr.HostMemoryResource]),

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ from tensormem import errors
 from tensormem.testing.waits import BLOCKING_CALLS
 
 CALLS = sorted(BLOCKING_CALLS)
-HEARD_WITHIN = 5.0  # seconds; 50 ms on a machine that has nothing else to do
+HEARD_WITHIN = 0.05  # seconds
 
 START = """
 import os, signal, sys, threading, time
@@ -34,6 +33,8 @@ def says(what):
 @contextmanager
 def child(name: str, source: str) -> Iterator["subprocess.Popen[str]"]:
     """A process of its own with the call of that row ready; whatever becomes of it, it is gone behind the block."""
+    if (reason := BLOCKING_CALLS[name].why_not()) is not None:
+        pytest.skip(reason)
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", START + textwrap.dedent(source), name],
         stdout=subprocess.PIPE,
@@ -53,6 +54,12 @@ def is_asleep(pid: int) -> bool:
     return Path(f"/proc/{pid}/task/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
 
 
+def wait_until_it_waits(name: str, process: "subprocess.Popen[str]") -> None:
+    """Until the call of that row is under way, as far as can be seen from outside."""
+    if not BLOCKING_CALLS[name].computes:
+        eventually(lambda: is_asleep(process.pid), "it does not sleep")
+
+
 def ended(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
     """How it ended, and what it said on stdout and stderr."""
     try:
@@ -66,8 +73,8 @@ def ended(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
 @pytest.mark.parametrize("name", CALLS)
 def test_a_signal_is_heard_and_the_process_ends(name: str) -> None:
     source = """
-        says("waits")
         try:
+            says("waits")
             blocked.call()
         except KeyboardInterrupt:
             says("heard")
@@ -75,12 +82,41 @@ def test_a_signal_is_heard_and_the_process_ends(name: str) -> None:
     with child(name, source) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "waits\n"
-        eventually(lambda: is_asleep(process.pid), "it does not sleep")
-        sent = time.monotonic()
+        wait_until_it_waits(name, process)
         process.send_signal(signal.SIGINT)
         assert process.stdout.readline() == "heard\n", ended(process)
-        assert time.monotonic() - sent < HEARD_WITHIN
         assert ended(process)[0] == 0
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_signal_is_heard_within_50_milliseconds(name: str) -> None:
+    """By the median of nine. A machine that is busy with other things is asked again."""
+    source = f"""
+        import statistics
+        class Heard(Exception):
+            pass
+        def hear(number, frame):
+            raise Heard
+        signal.signal(signal.SIGUSR1, hear)
+        sent = [0.0]
+        def strike():
+            sent[0] = time.monotonic()
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+        def delay():
+            try:
+                threading.Timer(0.02, strike).start()
+                blocked.call()
+            except Heard:
+                return time.monotonic() - sent[0]
+        for _ in range(8):
+            median = statistics.median(delay() for _ in range(9))
+            if median <= {HEARD_WITHIN}:
+                break
+        says(f"{{median:.3f}}")
+        """
+    with child(name, source) as process:
+        code, out, err = ended(process)
+        assert code == 0 and float(out) <= HEARD_WITHIN, err
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -97,7 +133,7 @@ def test_a_handler_that_returns_lets_the_wait_go_on(name: str) -> None:
     with child(name, source) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "waits\n"
-        eventually(lambda: is_asleep(process.pid), "it does not sleep")
+        wait_until_it_waits(name, process)
         process.send_signal(signal.SIGUSR1)
         code, out, err = ended(process)
         assert (code, out) == (0, "handled\ndone\n"), err
@@ -124,6 +160,7 @@ def test_a_timeout_ends_it_and_it_can_be_called_again(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in CALLS if BLOCKING_CALLS[name].closed is not None])
 def test_close_in_another_thread_wakes_it_with_a_named_error(name: str) -> None:
     source = """
+        ends_with_close = any(each in sys.argv[1] for each in ("Channel", "Ring", "Connection"))
         raised = []
         def wait():
             try:
@@ -137,7 +174,7 @@ def test_close_in_another_thread_wakes_it_with_a_named_error(name: str) -> None:
         blocked.close()
         thread.join(30)
         says(type(raised[0]).__name__ if raised else "nothing")
-        blocked.release() if raised and "Channel" not in sys.argv[1] and "Ring" not in sys.argv[1] else None
+        blocked.release() if raised and not ends_with_close else None
         """
     with child(name, source) as process:
         closed = BLOCKING_CALLS[name].closed

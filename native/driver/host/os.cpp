@@ -276,6 +276,14 @@ void wake_waiters(const std::atomic<std::uint32_t>& word) noexcept {
   ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
+int wait_for_descriptors(pollfd* watched, std::uint32_t count, std::uint64_t nanoseconds, bool* ready) noexcept {
+  const timespec time{static_cast<time_t>(nanoseconds / 1'000'000'000), static_cast<long>(nanoseconds % 1'000'000'000)};
+  const int found = ::ppoll(watched, count, &time, nullptr);
+  if (found < 0 && errno != EINTR) return errno;
+  *ready = found > 0;
+  return 0;
+}
+
 int start_thread(pthread_t* thread, void* (*body)(void*), void* argument) noexcept {
   TM_CONSULT(create_thread);
   sigset_t blocked;

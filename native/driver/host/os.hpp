@@ -3,6 +3,7 @@
 // Must not know: reservations, physical memory, streams. It keeps no state.
 #pragma once
 
+#include <poll.h>
 #include <pthread.h>
 
 #include <atomic>
@@ -89,6 +90,8 @@ int look_at_byte(int fd, std::uint64_t at, bool* locked) noexcept;
 // Sleeps while `word`, in memory shared with other processes, is `seen`; at most so long, and sometimes not at all.
 void wait_while(const std::atomic<std::uint32_t>& word, std::uint32_t seen, std::uint64_t nanoseconds) noexcept;
 void wake_waiters(const std::atomic<std::uint32_t>& word) noexcept;
+// Whether one of them is ready, at most so long; a signal ends it sooner.
+int wait_for_descriptors(pollfd* watched, std::uint32_t count, std::uint64_t nanoseconds, bool* ready) noexcept;
 
 // --- Threads, heap, texts ----------------------------------------------------------------------------------------
 // The thread takes no signals but those of its own faults: handlers belong to the program's threads.

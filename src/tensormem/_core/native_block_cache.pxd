@@ -4,7 +4,7 @@ from libcpp cimport bool as cbool
 from libcpp.memory cimport shared_ptr
 from libcpp.vector cimport vector
 
-from tensormem._core.native cimport Driver, Status, StreamId, TagId
+from tensormem._core.native cimport Driver, Status, StreamId, TagId, Wait
 from tensormem._core.native_pool cimport BudgetPtr
 
 
@@ -78,6 +78,7 @@ cdef extern from "pool/block_cache.hpp" namespace "tensormem" nogil:
         Status unpin(const CacheBlockId* ids, uint64_t count)
         Status record_use(const CacheBlockId* ids, uint64_t count, StreamId stream)
         Status reap_pending()
+        Status wait_before_end(const Wait& wait)
         Status eviction_hints(uint64_t nbytes, const CacheBlockId* candidates, uint64_t candidate_count,
                               cbool any_block, vector[CacheBlockId]* ids)
         Status compact(uint64_t max_bytes, double max_seconds, PackingReport* report)

@@ -4,7 +4,7 @@ from libcpp cimport bool as cbool
 from libcpp.memory cimport shared_ptr
 from libcpp.vector cimport vector
 
-from tensormem._core.native cimport Budget, BudgetPtr, Driver, LocalBudget, Status, StreamId, TagId
+from tensormem._core.native cimport Budget, BudgetPtr, Driver, LocalBudget, Status, StreamId, TagId, Wait
 
 
 cdef extern from "pool/page_cache.hpp" namespace "tensormem" nogil:
@@ -90,6 +90,7 @@ cdef extern from "pool/virtual_memory_pool.hpp" namespace "tensormem" nogil:
         Status record_use(PoolBlockId id, StreamId stream)
         Status record_use_at(uint64_t offset, uint64_t size, StreamId stream)
         Status reap_pending()
+        Status wait_before_end(const Wait& wait)
         Status compact(const CompactionLimits& limits, CompactionReport* report)
         Status hold_tagged(TagId tag, vector[PoolBlock]* blocks)
         Status list_suspended(TagId tag, vector[PoolBlock]* blocks)

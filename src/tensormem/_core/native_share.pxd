@@ -55,6 +55,22 @@ cdef extern from "share/ring_file.hpp" namespace "tensormem" nogil:
     ctypedef shared_ptr[NativeRingFile] RingFilePtr
 
 
+cdef extern from "share/latch.hpp" namespace "tensormem" nogil:
+    cbool is_own_timeout(const Status& waited)
+    cdef cppclass NativeLatch "tensormem::Latch":
+        cbool is_open()
+        void open()
+        Status wait(const Wait& wait)
+
+
+cdef extern from "share/descriptor_wait.hpp" namespace "tensormem" nogil:
+    cdef cppclass pollfd "pollfd":
+        int fd
+        short events
+        short revents
+    Status wait_for_descriptors(pollfd* watched, uint32_t count, const Wait& wait)
+
+
 cdef extern from "share/ring_writer.hpp" namespace "tensormem" nogil:
     const uint32_t kNoSlot "tensormem::RingWriter::kNoSlot"
     const uint32_t kBusy "tensormem::RingWriter::kBusy"

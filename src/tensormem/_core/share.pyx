@@ -3,3 +3,4 @@
 include "share/shared_memory.pxi"
 include "share/frame_ring.pxi"
 include "share/tensor_messages.pxi"
+include "share/waits.pxi"

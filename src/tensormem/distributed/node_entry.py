@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from hashlib import blake2b
 
 from tensormem import errors
+from tensormem._core import pause
 from tensormem.errors import DistributedError
 from tensormem.sockets.directory import own_directory
 
@@ -53,7 +54,7 @@ def _lock(fd: int, node: str, timeout: float) -> None:
         except BlockingIOError:
             if time.monotonic() > end:
                 raise DistributedError(f"another process has been entering node {node} for {timeout} s") from None
-            time.sleep(_BREATH)
+            pause(_BREATH)
         except OSError as error:
             raise errors.from_system("fcntl", error) from None
 

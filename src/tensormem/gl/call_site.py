@@ -51,5 +51,7 @@ class CallSite(Protocol):
 
 def tell(error: BaseException) -> None:
     """Say what nobody waits for, as a thread says what ended it."""
+    if not isinstance(error, BaseException):
+        raise TypeError(f"an error is told, not {type(error).__name__}")
     told = type(error), error, error.__traceback__, threading.current_thread()
     threading.excepthook(threading.ExceptHookArgs(told))

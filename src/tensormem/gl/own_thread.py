@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from tensormem import errors
-from tensormem._core import end_streams
+from tensormem._core import Latch, end_streams
 from tensormem.gl.call_site import tell
 
 __all__ = ["OwnThread"]
@@ -30,18 +30,21 @@ _PATIENCE = 5.0  # seconds that the end of the interpreter waits for a call that
 class _Job:
     """A call that somebody may be waiting for."""
 
-    __slots__ = ("_arguments", "_done", "_error", "_function", "_over", "_result", "last")
+    __slots__ = ("_arguments", "_claimed", "_done", "_error", "_function", "_result", "last")
 
     def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...], last: bool, waited_for: bool) -> None:
         self._function, self._arguments, self.last = function, arguments, last
         self._result: Any = None
         self._error: BaseException | None = None
-        self._over = False
-        self._done = threading.Lock() if waited_for else None
-        if self._done is not None:
-            self._done.acquire()
+        self._claimed = threading.Lock()  # by whoever runs it, refuses it or gives it up, and never let go
+        self._done = Latch() if waited_for else None
+
+    def claim(self) -> bool:
+        """Whether nobody did anything about it yet; whoever is told so decides what becomes of it."""
+        return self._claimed.acquire(blocking=False)
 
     def run(self) -> None:
+        """Only by who claimed it."""
         try:
             self._result = self._function(*self._arguments)
         except BaseException as error:
@@ -49,25 +52,28 @@ class _Job:
         self._answer()
 
     def refuse(self, why: str) -> None:
+        """Only by who claimed it."""
         if self._done is not None:
             self._error = errors.PboDisconnected(why)
             self._answer()
 
     def _answer(self) -> None:
-        self._over = True
         if self._done is not None:
-            self._done.release()
+            self._done.open()
         elif self._error is not None:
             tell(self._error)
 
     def wait(self) -> Any:
-        """What it gave. An interrupt is raised after the call is over, so that it is known whether it happened."""
+        """What it gave. An interrupt takes back a call that has not begun; it is raised after one that has, so that it
+        is known whether it happened."""
         interrupt: BaseException | None = None
-        while self._done is not None and not self._over:
+        while self._done is not None and not self._done.is_open:
             try:
-                self._done.acquire()
+                self._done.wait()
             except BaseException as raised:
                 interrupt = raised
+                if self.claim() or isinstance(raised, errors.TimedOut):  # or the interpreter ends
+                    break
         error, self._error = interrupt or self._error, None
         try:
             if error is not None:
@@ -91,6 +97,7 @@ class OwnThread:
         self.gone: str | None = None
         """Why nothing can run here any more; None while it can."""
         self._jobs: SimpleQueue[_Job] = SimpleQueue()
+        self._awaited: set[_Job] = set()
         self._closing = closing
         self._opened = self._leaving = self._over = False
         start = _Job(self._open, (opening,), last=False, waited_for=True)
@@ -114,8 +121,12 @@ class OwnThread:
         if threading.get_ident() == self._ident:  # a garbage collector may run here too
             return function(*arguments)
         job = _Job(function, arguments, last, waited_for=True)
-        self._put(job)
-        return job.wait()
+        self._awaited.add(job)
+        try:
+            self._put(job)
+            return job.wait()
+        finally:
+            self._awaited.discard(job)
 
     def post(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Let it run there some time, if it still can. For garbage collectors: it never waits and never fails."""
@@ -123,7 +134,7 @@ class OwnThread:
 
     def _put(self, job: _Job) -> None:
         if self._over:
-            job.refuse(self.gone or _CLOSED)
+            self._refuse(job)
             return
         self._jobs.put(job)
         if self._over:  # the thread ended meanwhile: whoever sees it refuses what is left
@@ -156,12 +167,14 @@ class OwnThread:
     def shut(self) -> None:
         """The same without waiting, for garbage collectors."""
         self.gone = self.gone or _CLOSED
+        self._refuse_awaited()
         self.post(int)
 
     def leave(self) -> None:
         """End the thread with the interpreter, whoever still holds memory: the process gives all of it back."""
         self.gone = self.gone or _ENDED
         self._leaving = True
+        self._refuse_awaited()
         self.post(int)
         self._thread.join(_PATIENCE)
 
@@ -176,7 +189,8 @@ class OwnThread:
 
     def _work(self, start: _Job) -> None:
         self._ident = threading.get_ident()
-        start.run()
+        if start.claim():
+            start.run()
         del start
         while self._opened and not (self._leaving or (self.gone is not None and not self.held)):
             job = self._jobs.get()
@@ -191,13 +205,23 @@ class OwnThread:
 
     def _serve(self, job: _Job) -> None:
         if self.gone is not None and not job.last:
-            job.refuse(self.gone)
-        else:
+            self._refuse(job)
+        elif job.claim():
             job.run()
+
+    def _refuse(self, job: _Job) -> None:
+        if job.claim():
+            job.refuse(self.gone or _CLOSED)
+
+    def _refuse_awaited(self) -> None:
+        """Wake those whose calls cannot begin any more; the thread may be busy for long."""
+        for job in list(self._awaited):
+            if not job.last:
+                self._refuse(job)
 
     def _refuse_all(self) -> None:
         while (job := self._next()) is not None:
-            job.refuse(self.gone or _CLOSED)
+            self._refuse(job)
 
     def _next(self) -> _Job | None:
         try:

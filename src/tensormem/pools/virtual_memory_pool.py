@@ -168,11 +168,13 @@ class VirtualMemoryPool(_core.VirtualMemoryPool):
             self._forget_stale()
         return gone
 
-    def close(self) -> None:
-        """Give everything back, whatever is still in it. `StillHeld`, a `BufferError`, while views of blocks are in
-        use, or calls of other threads are under way. Closing twice is harmless.
+    def close(self, timeout: float | None = None) -> None:
+        """Wait for the streams that use it, and give everything back, whatever is still in it.
+
+        `TimedOut` when the streams take longer than `timeout` seconds, and `StillHeld`, a `BufferError`, while views of
+        blocks are in use or calls of other threads are under way: then nothing is changed. Closing twice is harmless.
         """
-        super().close()
+        super().close(timeout)
         with self._suspending:
             self._forget_stale()
 

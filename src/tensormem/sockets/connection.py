@@ -7,11 +7,11 @@ from __future__ import annotations
 import os
 import select
 import socket
-import time
 from collections.abc import Iterable
 from typing import Self
 
 from tensormem import errors
+from tensormem._core import pause
 from tensormem.sockets.address import address_of
 from tensormem.sockets.deadline import Deadline
 from tensormem.sockets.lines import LONGEST_ANSWER, LineReader
@@ -35,7 +35,7 @@ def connected(path: str | os.PathLike[str], deadline: Deadline, kind: int = sock
                 return made
             except BlockingIOError:
                 deadline.check("nobody accepted the connection")
-                time.sleep(_BREATH)
+                pause(_BREATH)
     except OSError as error:
         made.close()
         raise errors.from_system(f"connect to {os.fspath(path)!r:.100}", error) from None

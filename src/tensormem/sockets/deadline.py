@@ -16,8 +16,8 @@ ANSWER_SECONDS = 5.0
 class Deadline:
     """A moment of the monotonic clock, or None for never.
 
-    >>> Deadline(None).milliseconds is None, Deadline(0).milliseconds
-    (True, 0)
+    >>> Deadline(None).seconds is None, Deadline(0).seconds
+    (True, 0.0)
     """
 
     __slots__ = ("end", "timeout")
@@ -29,9 +29,9 @@ class Deadline:
         self.end = math.inf if timeout is None else time.monotonic() + timeout
 
     @property
-    def milliseconds(self) -> int | None:
-        """What is left, for `poll`."""
-        return None if self.timeout is None else max(0, math.ceil((self.end - time.monotonic()) * 1000))
+    def seconds(self) -> float | None:
+        """What is left."""
+        return None if self.timeout is None else max(0.0, self.end - time.monotonic())
 
     def check(self, what: str) -> None:
         """`TimedOut` if it is over."""

@@ -13,11 +13,11 @@ import os
 import random
 import secrets
 import stat
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from tensormem import errors
+from tensormem._core import pause
 from tensormem.sockets.address import remove_file
 
 __all__ = ["directories_in", "names_in", "open_directory", "own_directory", "path_through"]
@@ -133,7 +133,7 @@ def _own_directory_in(parent: str) -> str:
             with suppress(OSError):  # somebody has put something into it
                 os.rmdir(made)
             made = ""
-        time.sleep(random.uniform(0.0, 0.005))
+        pause(random.uniform(0.0, 0.005))
     return ours[0]  # what a process left that was killed meanwhile
 
 

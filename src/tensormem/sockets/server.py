@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 import math
+import operator
 import os
 import select
 import socket
@@ -50,6 +51,11 @@ class Server:
         gone: Callable[[Client], object] = lambda client: None,
         tick: Callable[[float], float] = lambda now: math.inf,
     ) -> None:
+        if not isinstance(listener, Listener):
+            raise TypeError(f"a server serves a Listener, not {type(listener).__name__}")
+        if not all(map(callable, (meet, gone, tick))) or not isinstance(full, bytes):
+            raise TypeError("meet, gone and tick are called, and full is bytes")
+        most_clients = operator.index(most_clients)
         self._listener, self._meet, self._full, self._gone, self._tick = listener, meet, full, gone, tick
         self._most_clients = most_clients
         self._clients: list[Client] = []

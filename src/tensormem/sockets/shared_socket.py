@@ -16,13 +16,14 @@ from contextlib import suppress
 from typing import TypeVar
 
 from tensormem import errors
+from tensormem._core import wait_for_descriptors
 from tensormem.closable import Closable
 from tensormem.sockets.deadline import Deadline
 
 __all__ = ["SharedSocket", "new_socket"]
 
 _T = TypeVar("_T")
-_SLICE = 50  # milliseconds between looks, where the process has no descriptor left by which it could be woken
+_SLICE = 0.05  # seconds between looks, where the process has no descriptor left by which it could be woken
 
 _all: weakref.WeakSet[SharedSocket] = weakref.WeakSet()
 
@@ -83,16 +84,15 @@ class SharedSocket(Closable):
             self._end()
 
     def _wait(self, used: socket.socket, event: int, deadline: Deadline, what: str) -> None:
-        left = deadline.milliseconds
-        watched = select.poll()
-        watched.register(used, event)
+        left = deadline.seconds
+        watched = [(used.fileno(), event)]
         waker = self._new_waker()
         try:
             if waker >= 0:
-                watched.register(waker, select.POLLIN)
+                watched.append((waker, select.POLLIN))
             else:
                 left = _SLICE if left is None else min(left, _SLICE)
-            happened = self._closed or watched.poll(left)
+            happened = self._closed or wait_for_descriptors(*watched, timeout=left)
         finally:
             self._drop_waker(waker)
         if self._closed:

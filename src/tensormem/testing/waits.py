@@ -6,17 +6,25 @@ Must not know: how a call waits, or who tests it.
 
 import fcntl
 import os
+import socket
 import struct
+import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
+from random import Random
 from typing import NamedTuple
 
 import tensormem as tm
-from tensormem import errors, mr
-from tensormem.pools import SharedBudget
+from tensormem import errors, gl, mr
+from tensormem.distributed.node_entry import entry
+from tensormem.pools import BlockCache, SharedBudget, TenantPool, VirtualMemoryPool
+from tensormem.sockets.connection import Connection
+from tensormem.sockets.deadline import Deadline
 from tensormem.streams import Stream
 from tensormem.testing.gpus import simulated_gpu
+from tensormem.web import PageServer
 
 __all__ = ["BLOCKING_CALLS", "Blocked", "BlockingCall"]
 
@@ -37,6 +45,10 @@ class BlockingCall(NamedTuple):
     prepare: Callable[[], Blocked]
     closed: type[errors.TensormemError] | None = None
     has_timeout: bool = True
+    computes: bool = False
+    """It does not sleep while it waits: the answer is being worked out."""
+    why_not: Callable[[], str | None] = lambda: None
+    """Why it cannot be tried on this machine."""
 
 
 _kept: list[object] = []  # until the process ends
@@ -86,6 +98,119 @@ def _storage_wait() -> Blocked:
     target = tm.zeros(1000, "uint8")
     tm.copy.copy_into(target, tm.full(1000, 7, "uint8"), stream=stream)
     return Blocked(target.storage.wait, release, lambda timeout: target.storage.wait(timeout))
+
+
+def _being_written(memory: str = "mem") -> tuple[tm.Tensor, Callable[[], object]]:
+    """A tensor that a copy on a stream goes into until the second is called."""
+    stream, release = _held_stream()
+    target = tm.zeros(1000, "uint8", memory=memory)
+    tm.copy.copy_into(target, tm.full(1000, 7, "uint8"), stream=stream)
+    return target, release
+
+
+def _access(use: Callable[[tm.Tensor], object]) -> Callable[[], Blocked]:
+    """A use of the bytes of a tensor that is being written."""
+
+    def prepare() -> Blocked:
+        target, release = _being_written()
+        return Blocked(lambda: use(target), release)
+
+    return prepare
+
+
+def _send_of_busy_tensor() -> Blocked:
+    target, release = _being_written("shm")
+    here, there = tm.Channel.pair()
+    _kept.append(there)
+    return Blocked(lambda: here.send(target), release)
+
+
+def _pool_close() -> Blocked:
+    stream, release = _held_stream()
+    pool = VirtualMemoryPool("1MiB", "64KiB")
+    pool.deallocate(pool.allocate(size="64KiB"), stream=stream)
+    return Blocked(pool.close, release, lambda timeout: pool.close(timeout))
+
+
+def _cache_close() -> Blocked:
+    stream, release = _held_stream()
+    cache = BlockCache("1MiB", "64KiB")
+    cache.deallocate(cache.allocate(2), stream)
+    return Blocked(cache.close, release, lambda timeout: cache.close(timeout))
+
+
+def _tenants_close() -> Blocked:
+    stream, release = _held_stream()
+    tenants = TenantPool("8MiB")
+    tenant = tenants.register("a", "4MiB")
+    tenant.deallocate(tenant.allocate(size="2MiB"), stream=stream)
+    return Blocked(tenants.close, release)
+
+
+def _plan() -> Blocked:
+    draw, stopped = Random(1), threading.Event()
+    starts = [draw.randrange(100) for _ in range(1000)]
+    hard = [
+        tm.trace.Lifetime(str(number), start, start + 1 + draw.randrange(60), 1 + draw.randrange(2**40))
+        for number, start in enumerate(starts)
+    ]
+    return Blocked(
+        lambda: tm.trace.plan(hard, time_limit=300, progress=lambda progress: not stopped.is_set()), stopped.set
+    )
+
+
+def _page_server_wait() -> Blocked:
+    path = Path(tempfile.mkdtemp(prefix="tensormem-waits-")) / "step.csv"
+    path.write_text("id,lower,upper,size\na,0,4,16\n")
+    server = PageServer(tm.trace.open(path)).__enter__()
+    path.unlink()
+    path.parent.rmdir()
+    return Blocked(server.wait, server.close, lambda timeout: server.wait(timeout))
+
+
+def _gl_call() -> Blocked:
+    context, opened, started = gl.GlContext(), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        started.set()
+        opened.wait()
+
+    threading.Thread(target=context.run, args=(hold,), daemon=True).start()
+    started.wait()
+
+    def close() -> None:
+        # It waits until the context is gone, after having woken the others.
+        threading.Thread(target=context.close, daemon=True).start()
+
+    return Blocked(lambda: context.run(int), opened.set, close=close)
+
+
+def _unanswered(answer: bytes) -> tuple[Connection, Callable[[], object]]:
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    _kept.append(there)
+    return Connection(here), lambda: there.send(answer)
+
+
+def _ask() -> Blocked:
+    connection, release = _unanswered(b"{}\n")
+    return Blocked(
+        lambda: connection.ask(b"?\n", Deadline(None)),
+        release,
+        lambda timeout: connection.ask(b"?\n", Deadline(timeout)),
+        connection.close,
+    )
+
+
+def _node_entry() -> Blocked:
+    name = f"waits-{threading.get_native_id()}"
+    first = entry(name)
+    first.__enter__()
+
+    def enter() -> None:
+        with entry(name, 300):
+            pass
+
+    return Blocked(enter, lambda: first.__exit__(None, None, None))
 
 
 def _block_use() -> Blocked:
@@ -200,6 +325,16 @@ def _channel_accept() -> Blocked:
     )
 
 
+_TENSOR_USES: dict[str, Callable[[tm.Tensor], object]] = {
+    "Tensor.tolist": tm.Tensor.tolist,
+    "Tensor.clone": tm.Tensor.clone,
+    "Tensor.fill_": lambda used: used.fill_(3),
+    "Tensor.to": lambda used: used.to("pinned"),
+    "Tensor.map": lambda used: used.map("r").unmap(),
+    "Tensor.__dlpack__": lambda used: used.__dlpack__(),
+    "bytes(Tensor)": bytes,
+}
+
 BLOCKING_CALLS = {
     "Stream.synchronize": BlockingCall("the work of a stream", _stream_synchronize),
     "Stream.close": BlockingCall("the work of a stream", _stream_close),
@@ -211,6 +346,21 @@ BLOCKING_CALLS = {
     "Event.synchronize of a GPU": BlockingCall("a point in its stream", _gpu_event_synchronize, errors.StreamMisuse),
     "Tensor.wait": BlockingCall("a copy into the tensor", _tensor_wait),
     "Storage.wait": BlockingCall("a copy into the storage", _storage_wait),
+    **{
+        name: BlockingCall("a copy into the tensor", _access(use), has_timeout=False)
+        for name, use in _TENSOR_USES.items()
+    },
+    "Channel.send of a tensor": BlockingCall("a copy into the tensor", _send_of_busy_tensor, has_timeout=False),
+    "VirtualMemoryPool.close": BlockingCall("the streams that use its memory", _pool_close),
+    "BlockCache.close": BlockingCall("the streams that use its memory", _cache_close),
+    "TenantPool.close": BlockingCall("the streams that use its memory", _tenants_close, has_timeout=False),
+    "trace.plan": BlockingCall("a better plan", _plan, has_timeout=False, computes=True),
+    "PageServer.wait": BlockingCall("the end of the server", _page_server_wait),
+    "GlContext.run": BlockingCall(
+        "other calls of the context", _gl_call, errors.PboDisconnected, has_timeout=False, why_not=gl.why_not
+    ),
+    "Connection.ask": BlockingCall("an answer, in top, hand-over and nodes", _ask, errors.ChannelClosed),
+    "entry of a node": BlockingCall("another process that enters", _node_entry, has_timeout=False),
     "DeviceMemoryResource.prepare_block_use": BlockingCall("the uses of other streams", _block_use, has_timeout=False),
     "PoolMemoryResource.allocate": BlockingCall("memory that a stream still uses", _pool_allocate, has_timeout=False),
     "SharedBudget.claim": BlockingCall(

@@ -14,7 +14,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from urllib.parse import parse_qs, urlsplit
 
-from tensormem.errors import InvalidArgument, TraceError
+from tensormem._core import Latch
+from tensormem.errors import InvalidArgument, TimedOut, TraceError
 from tensormem.reports.page import MOST_EVENTS, Window, page_html, payload_of, window_of
 from tensormem.trace import Trace
 
@@ -47,6 +48,7 @@ class PageServer:
         self._server.owner = self
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._ended = Latch()
 
     @property
     def port(self) -> int:
@@ -58,10 +60,10 @@ class PageServer:
         """What to open in a browser; who has it can see the trace."""
         return f"http://127.0.0.1:{self.port}/{self.token}/"
 
-    def wait(self) -> None:
-        """Until somebody closes it, or an exception such as Ctrl-C ends the wait."""
-        if self._thread is not None:
-            self._thread.join()
+    def wait(self, timeout: float | None = None) -> None:
+        """Until somebody closes it, or Ctrl-C ends the wait; `TimedOut` after `timeout` seconds."""
+        if self._thread is not None and not self._ended.wait(timeout):
+            raise TimedOut(timeout or 0.0, what="the server was not closed")
 
     def close(self) -> None:
         """Stop answering and let go of the port. Twice is once."""
@@ -71,11 +73,14 @@ class PageServer:
             self._thread = None
         self._server.server_close()
         self._closed = True
+        self._ended.open()
 
     def __enter__(self) -> PageServer:
         if self._closed or self._thread is not None:
             raise InvalidArgument(f"this server {'was closed' if self._closed else 'serves already'}; make a new one")
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="tensormem view")
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.1,), name="tensormem view", daemon=True
+        )
         self._thread.start()
         return self
 

@@ -1,5 +1,6 @@
 """Streams by RMM's names: made, wrapped, compared, pooled."""
 
+import os
 from typing import Any
 
 import pytest
@@ -59,3 +60,14 @@ def test_a_pool_hands_out_its_streams_in_turn(flags: CudaStreamFlags) -> None:
     assert [pool.get_stream(number) for number in range(3)] == streams
     with pytest.raises(ValueError, match="at least one"):
         CudaStreamPool(0)
+
+
+def test_a_pool_of_a_million_streams_makes_those_that_are_used() -> None:
+    threads = len(os.listdir("/proc/self/task"))
+    pool = CudaStreamPool(2**20)
+    assert pool.get_pool_size() == 2**20
+    assert pool.get_stream(2**20 + 5) == pool.get_stream(5) != pool.get_stream(6)
+    assert len(os.listdir("/proc/self/task")) <= threads + 3
+    wrong: Any = 2.5
+    with pytest.raises(TypeError):
+        CudaStreamPool(wrong)

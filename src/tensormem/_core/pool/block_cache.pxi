@@ -28,9 +28,9 @@ from libcpp.vector cimport vector
 
 from tensormem._core.resource cimport ExportCount, SharedUse, budget_or_limit, tag_or_current
 from tensormem._core.construction cimport Construction, begin_construction
-from tensormem._core.base cimport Driver, place_name, refuse, size_of, stream_id
+from tensormem._core.base cimport Driver, place_name, refuse, size_of, stream_id, timeout_of
 from tensormem._core.failures cimport check
-from tensormem._core.native cimport Status, StreamId, TagId, is_used
+from tensormem._core.native cimport Status, StreamId, TagId, Wait, is_used
 from tensormem._core.native_block_cache cimport BlockCache as NativeCache
 from tensormem._core.native_block_cache cimport BlockCacheOptions, BlockCacheStats, CacheBlockId, PackingReport
 from tensormem._core.native_pool cimport BudgetPtr, LocalBudget
@@ -178,6 +178,14 @@ cdef class CacheRange:
 
 
 # --- The cache ---
+
+
+cdef _check_not_pinned(NativeCache* native):
+    pinned = native.stats().pinned_blocks
+    if pinned:
+        raise errors.StillHeld(native.base(), pinned, what="blocks of the cache are pinned or viewed")
+    if is_used(native.base(), native.capacity()):
+        raise errors.StillHeld(native.base(), 1, what="a call was given an address of the cache")
 
 
 cdef class BlockCache:
@@ -628,18 +636,25 @@ cdef class BlockCache:
 
     # --- The end ---
 
-    def close(self):
-        """Give everything back, whatever is still in it. `StillHeld`, a `BufferError`, while blocks are pinned or viewed,
+    def close(self, timeout=None):
+        """Wait for the streams that use it, and give everything back, whatever is still in it. `TimedOut` when they take
+        longer than `timeout` seconds: nothing is changed. `StillHeld`, a `BufferError`, while blocks are pinned or viewed,
         or calls of other threads are under way. Closing twice is harmless.
         """
         cdef shared_ptr[NativeCache] native
+        cdef uint64_t most = timeout_of(timeout)
+        cdef Status status
         if self.closed or self.native.get() is NULL:
             return
-        pinned = self.native.get().stats().pinned_blocks
-        if pinned:
-            raise errors.StillHeld(self.native.get().base(), pinned, what="blocks of the cache are pinned or viewed")
-        if is_used(self.native.get().base(), self.native.get().capacity()):
-            raise errors.StillHeld(self.native.get().base(), 1, what="a call was given an address of the cache")
+        native = self.native
+        if native.get() is NULL:
+            return
+        _check_not_pinned(native.get())
+        with nogil:
+            status = native.get().wait_before_end(Wait.of_caller(most))
+        check(move(status))
+        _check_not_pinned(native.get())
+        native.reset()
         if not self._tensors.close():
             if self.closed:
                 return

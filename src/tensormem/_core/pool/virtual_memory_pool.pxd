@@ -36,6 +36,7 @@ cdef class VirtualMemoryPool:
     cdef SharedUse[NativePool] _share(self) except *
     cdef LocalBudget* _own_limit(self)
     cdef _fit_budget(self)
+    cdef _check_not_viewed(self)
     cdef PoolBlockId _own(self, object block, object size) except 0
     cdef uint64_t _allocate_at(self, object offset, object size, object tag) except? 0
     cdef PoolBlock _allocate(self, object size, object alignment, bint movable, object on_move, object tag)

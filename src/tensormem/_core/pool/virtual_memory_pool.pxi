@@ -14,9 +14,18 @@ from libcpp.vector cimport vector
 
 from tensormem._core.construction cimport begin_construction, only_the_core_makes
 from tensormem._core.resource cimport SharedUse, budget_or_limit, tag_or_current
-from tensormem._core.base cimport Driver, alignment_of, place_name, refuse, report_unraisable, size_of, stream_id
+from tensormem._core.base cimport (
+    Driver,
+    alignment_of,
+    place_name,
+    refuse,
+    report_unraisable,
+    size_of,
+    stream_id,
+    timeout_of,
+)
 from tensormem._core.failures cimport check
-from tensormem._core.native cimport Status, StreamId, TagId, is_used, tag_text
+from tensormem._core.native cimport Status, StreamId, TagId, Wait, is_used, tag_text
 from tensormem._core.native_pool cimport (
     BudgetPtr,
     CompactionLimits,
@@ -550,17 +559,31 @@ cdef class VirtualMemoryPool:
 
     # --- The end ---
 
-    def close(self):
-        """Give everything back, whatever is still in it. `StillHeld`, a `BufferError`, while views of blocks are in use,
+    cdef _check_not_viewed(self):
+        for block in list(self._blocks.values()):
+            _check_not_held(block)
+        cdef shared_ptr[NativePool] native = self.native
+        if native.get() is not NULL and is_used(native.get().base(), native.get().capacity()):
+            raise errors.StillHeld(native.get().base(), 1, what="a call was given an address of the pool")
+
+    def close(self, timeout=None):
+        """Wait for the streams that use it, and give everything back, whatever is still in it. `TimedOut` when they take
+        longer than `timeout` seconds: nothing is changed. `StillHeld`, a `BufferError`, while views of blocks are in use,
         or calls of other threads are under way. Closing twice is harmless.
         """
         cdef shared_ptr[NativePool] native
+        cdef uint64_t most = timeout_of(timeout)
+        cdef Status status
         if self.closed or self.native.get() is NULL:
             return
-        for block in list(self._blocks.values()):
-            _check_not_held(block)
-        if is_used(self.native.get().base(), self.native.get().capacity()):
-            raise errors.StillHeld(self.native.get().base(), 1, what="a call was given an address of the pool")
+        self._check_not_viewed()
+        native = self.native
+        if native.get() is not NULL:
+            with nogil:
+                status = native.get().wait_before_end(Wait.of_caller(most))
+            native.reset()
+            check(move(status))
+        self._check_not_viewed()
         if not self._uses.close():
             if self.closed:
                 return

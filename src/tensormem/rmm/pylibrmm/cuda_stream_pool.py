@@ -1,6 +1,7 @@
-"""Owns: a pool of streams that are made once and handed out in turn. Must not know: what runs on them."""
+"""Owns: a pool of streams, each made when it is first its turn. Must not know: what runs on them."""
 
 import itertools
+import operator
 
 from tensormem import errors
 from tensormem.public_functions import explain_misspellings
@@ -18,9 +19,11 @@ class CudaStreamPool:
     """
 
     def __init__(self, pool_size: int = 16, flags: CudaStreamFlags = CudaStreamFlags.SYNC_DEFAULT) -> None:
-        if pool_size < 1:
+        size = operator.index(pool_size)
+        if size < 1:
             raise errors.InvalidArgument(f"a pool has at least one stream, not {pool_size}")
-        self._streams = [Stream(flags=flags) for _ in range(pool_size)]
+        self._size, self._flags = size, flags
+        self._streams = {0: Stream(flags=flags)}  # what is wrong with the device or the flags is said at once
         self._next = itertools.count()
 
     def get_stream(self, stream_id: int | None = None) -> Stream:
@@ -28,11 +31,14 @@ class CudaStreamPool:
         number = next(self._next) if stream_id is None else stream_id
         if number < 0:
             raise errors.InvalidArgument(f"streams are numbered from 0, not from {number}")
-        return Stream(self._streams[number % len(self._streams)])
+        place = number % self._size
+        if place not in self._streams:
+            self._streams.setdefault(place, Stream(flags=self._flags))
+        return Stream(self._streams[place])
 
     def get_pool_size(self) -> int:
         """How many streams there are."""
-        return len(self._streams)
+        return self._size
 
 
 explain_misspellings(globals())
