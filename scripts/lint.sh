@@ -25,6 +25,7 @@ guard "ruff check" ruff check --quiet .
 guard "ruff format" ruff format --check --quiet --diff .
 guard "mypy --strict" mypy
 guard "import-linter" python scripts/lint_imports.py
+guard "every wait is the one wait" python scripts/lint_waits.py
 guard "stubs match the compiled modules" python scripts/lint_stubs.py
 guard "misspelt keywords fail in mypy and pyright" python scripts/lint_keywords.py
 guard "clang-format" clang-format --dry-run -Werror "${native[@]}"

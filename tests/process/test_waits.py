@@ -2,18 +2,24 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+import tensormem as tm
 from support.waiting import eventually
-from tensormem import errors
+from tensormem import Channel, FrameRing
+from tensormem.distributed.node_entry import entry
+from tensormem.pools import SharedBudget
+from tensormem.sockets.connection import Connection
+from tensormem.sockets.deadline import Deadline
 from tensormem.testing.waits import BLOCKING_CALLS
 
 CALLS = sorted(BLOCKING_CALLS)
@@ -224,43 +230,132 @@ def test_the_interpreter_ends_while_daemon_threads_wait(name: str, released: str
         assert "terminate" not in err and "Fatal" not in err
 
 
-def test_the_process_at_the_other_end_is_killed() -> None:
-    """Those of the table that wait for another process."""
-    from tensormem import Channel, FrameRing
+# What another process does before it is killed, with descriptors of ours, and what we wait for meanwhile.
+HOLDS = {
+    "FrameRing.read": "ring = tm.FrameRing.attach(*fds); ring.attach_writer()",
+    "FrameRing.write": "ring = tm.FrameRing.attach(*fds); ring.attach_reader()",
+    "Channel.receive": "",
+    "Channel.send": "",
+    "Connection.ask": "",
+    "SharedBudget.claim": "budget = SharedBudget.attach(*fds, name='keeps', on_pressure=lambda wanted:"
+    " threading.Event().wait()); budget.claim('1MiB')",
+    "SharedBudget.attach": "fcntl.fcntl(os.open(f'/proc/self/fd/{fds[0]}', os.O_RDWR), fcntl.F_OFD_SETLK,"
+    " struct.pack('hhqqi4x', fcntl.F_WRLCK, os.SEEK_SET, 1, 0, 0))",
+    "entry of a node": "held = entry(os.environ['NODE']); held.__enter__()",
+}
 
-    source = """
-        import os, signal, sys
+
+@contextmanager
+def holder(name: str, fds: tuple[int, ...]) -> Iterator[Callable[[], None]]:
+    """A process that holds what the call of that row waits for; the function kills it."""
+    source = f"""
+        import fcntl, os, signal, struct, sys, threading
         import tensormem as tm
-        ring = tm.FrameRing.attach(int(sys.argv[1]), int(sys.argv[2]))
-        ring.attach_writer()
-        channel = tm.Channel.from_fd(int(sys.argv[3])) if hasattr(tm.Channel, "from_fd") else int(sys.argv[3])
-        os.write(1, b"there")
+        from tensormem.distributed.node_entry import entry
+        from tensormem.pools import SharedBudget
+        fds = list(map(int, sys.argv[1:]))
+        {HOLDS[name]}
+        os.write(1, b"holds")
         signal.pause()
         """
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(source), *map(str, fds)],
+        stdout=subprocess.PIPE,
+        pass_fds=fds,
+        env={**os.environ, "NODE": f"killed-{os.getpid()}"},
+    )
+    with process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.read(5) == b"holds"
+            yield process.kill
+        finally:
+            process.kill()
+
+
+def outcome_after_kill(name: str, fds: tuple[int, ...], call: Callable[[], object], lose: Callable[[], object]) -> str:
+    """What becomes of the call when the process that it waits for is killed in the middle of it."""
+    ends: list[str] = []
+
+    def wait() -> None:
+        try:
+            call()
+            ends.append("done")
+        except Exception as error:
+            ends.append(type(error).__name__)
+
+    with holder(name, fds) as kill:
+        lose()
+        thread = threading.Thread(target=wait)
+        thread.start()
+        thread.join(0.2)
+        assert thread.is_alive(), ends
+        kill()
+        thread.join(30)
+        assert not thread.is_alive()
+    return ends[0]
+
+
+def nothing() -> None:
+    """There is no end of ours to let go."""
+
+
+def test_the_writer_of_a_ring_is_killed() -> None:
+    with FrameRing(2, 4) as ring:
+        assert outcome_after_kill("FrameRing.read", ring.fds, ring.read, ring.attach_reader) == "WriterGone"
+
+
+def test_the_reader_of_a_ring_is_killed() -> None:
+    with FrameRing(1, 4, when_full="wait", mode="every") as ring:
+
+        def fill() -> None:
+            with ring.write():
+                pass
+
+        assert outcome_after_kill("FrameRing.write", ring.fds, fill, fill) == "done"
+
+
+@pytest.mark.parametrize("name", ["Channel.receive", "Channel.send"])
+def test_the_other_end_of_a_channel_is_killed(name: str) -> None:
     here, there = Channel.pair()
-    with FrameRing(2, 4) as ring, here:
-        with there:
-            fds = (*ring.fds, there.fileno())
-            process = subprocess.Popen(
-                [sys.executable, "-c", textwrap.dedent(source), *map(str, fds)], stdout=subprocess.PIPE, pass_fds=fds
-            )
-            assert process.stdout is not None and process.stdout.read(5) == b"there"
-        ring.attach_reader()
-        ends: dict[str, BaseException] = {}
+    sent = tm.zeros(3, "int8", memory="shm")
 
-        def wait(name: str) -> None:
-            try:
-                ring.read() if name == "ring" else here.receive()
-            except Exception as error:
-                ends[name] = error
+    def send_all() -> None:
+        while True:
+            here.send(sent)
 
-        threads = [threading.Thread(target=wait, args=(name,)) for name in ("ring", "channel")]
-        for thread in threads:
-            thread.start()
-        process.kill()
-        process.wait()
-        for thread in threads:
-            thread.join(30)
-        process.stdout.close()
-        assert isinstance(ends.get("ring"), errors.WriterGone)
-        assert isinstance(ends.get("channel"), errors.ChannelClosed)
+    with here:
+        call = here.receive if name == "Channel.receive" else send_all
+        assert outcome_after_kill(name, (there.fileno(),), call, there.close) == "ChannelClosed"
+
+
+def test_who_was_asked_is_killed() -> None:
+    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    with Connection(mine) as connection:
+        ended_by = outcome_after_kill(
+            "Connection.ask", (theirs.fileno(),), lambda: connection.ask(b"?\n", Deadline(None)), theirs.close
+        )
+        assert ended_by in ("EOFError", "ChannelClosed")
+
+
+def test_a_participant_of_a_budget_is_killed() -> None:
+    with SharedBudget.create("1MiB", name="waits", patience=60) as budget:
+        assert outcome_after_kill("SharedBudget.claim", (budget.fd,), lambda: budget.claim("1MiB"), nothing) == "done"
+        budget.give_back("1MiB")
+
+
+def test_who_changes_the_terms_of_a_budget_is_killed() -> None:
+    with SharedBudget.create("1MiB", name="first", patience=60) as budget:
+
+        def attach() -> None:
+            SharedBudget.attach(budget.fd, name="second", patience=60).close()
+
+        assert outcome_after_kill("SharedBudget.attach", (budget.fd,), attach, nothing) == "done"
+
+
+def test_who_enters_a_node_is_killed() -> None:
+    def enter() -> None:
+        with entry(f"killed-{os.getpid()}", 60):
+            pass
+
+    assert outcome_after_kill("entry of a node", (), enter, nothing) == "done"

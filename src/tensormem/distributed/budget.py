@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from tensormem import errors
+from tensormem._core import pause
 from tensormem.distributed.cluster_node import Node
 from tensormem.distributed.declaration import Declaration
 from tensormem.distributed.node_entry import entry
@@ -150,7 +151,7 @@ def _first_answer(present: list[Member]) -> Invitation | None:
                 found = join(member, min(patience, max(end - time.monotonic(), 0.0)))
                 if found.settled:
                     return found
-                time.sleep(_BREATH)
+                pause(_BREATH)
             except errors.TimedOut:
                 continue
             except errors.ChannelRefused as refused:

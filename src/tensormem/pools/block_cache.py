@@ -139,12 +139,14 @@ class BlockCache(_core.BlockCache):
             self._cancel_suspension()
             return self.physical_memory_usage - before
 
-    def close(self) -> None:
-        """Give everything back, whatever is still in it. `StillHeld`, a `BufferError`, while blocks are pinned or
-        viewed, tensors or block tables use the cache, or calls of other threads are under way. Closing twice is
-        harmless.
+    def close(self, timeout: float | None = None) -> None:
+        """Wait for the streams that use it, and give everything back, whatever is still in it.
+
+        `TimedOut` when the streams take longer than `timeout` seconds, and `StillHeld`, a `BufferError`, while blocks
+        are pinned or viewed, tensors or block tables use the cache, or calls of other threads are under way: then
+        nothing is changed. Closing twice is harmless.
         """
-        super().close()
+        super().close(timeout)
         with self._suspending:
             if self._spilled is not None:
                 self._spilled[0].close()

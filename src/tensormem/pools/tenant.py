@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tensormem import errors
-from tensormem._core import PoolBlock, Stream, TenantBudget, TenantBudgets
+from tensormem._core import Latch, PoolBlock, Stream, TenantBudget, TenantBudgets
 from tensormem.construction import constructed_once
 from tensormem.pools.virtual_memory_pool import VirtualMemoryPool
 
@@ -84,8 +84,9 @@ class Tenant:
         self.name = name
         self.on_pressure = on_pressure
         self._pool: VirtualMemoryPool | None = None
-        self._quiet = threading.Condition()  # when no callback of it runs
+        self._lock = threading.Lock()
         self._callbacks = 0
+        self._quiet = Latch()  # of whoever closes it: opened when no callback of it runs
         self._closing = False
         me = weakref.ref(self)  # the budget must not keep alive what holds it
         self.budget: TenantBudget = budgets.register(
@@ -157,8 +158,9 @@ class Tenant:
 
     def close(self, *, force: bool) -> None:
         """For `TenantPool.unregister`: give everything back once no callback runs, or raise and change nothing."""
-        self._start_closing()
+        quiet = self._start_closing()
         try:
+            quiet.wait()
             if not self.closed:
                 self.pool.trim()
             if self.budget.used and not force:
@@ -169,18 +171,20 @@ class Tenant:
             self._closing = False
             raise
 
-    def _start_closing(self) -> None:
+    def _start_closing(self) -> Latch:
         if getattr(_here, "in_callback", False):
             raise errors.InvalidArgument("a pressure callback cannot unregister tenants: others may wait for it")
-        with self._quiet:
+        with self._lock:
             if self._closing:
                 raise errors.TenantNotFound(self.name, what="it is being unregistered")
-            self._closing = True
-            self._quiet.wait_for(lambda: not self._callbacks)
+            self._closing, self._quiet = True, Latch()
+            if not self._callbacks:
+                self._quiet.open()
+            return self._quiet
 
     def _run(self, callback: Callable[[int], object], wanted: int) -> None:
         """Call it, unless the tenant is going; what it frees goes back with the idle pages of the pool."""
-        with self._quiet:
+        with self._lock:
             if self._closing or self._pool is None:
                 return
             self._callbacks += 1
@@ -189,9 +193,10 @@ class Tenant:
             callback(wanted)
         finally:
             _here.in_callback = False
-            with self._quiet:
+            with self._lock:
                 self._callbacks -= 1
-                self._quiet.notify_all()
+                if not self._callbacks:
+                    self._quiet.open()
 
     def __repr__(self) -> str:
         return f"<Tenant {self.name!r}, unregistered>" if self.closed else f"<Tenant {self.name!r}: {self.pool!r}>"

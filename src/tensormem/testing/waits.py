@@ -147,6 +147,27 @@ def _tenants_close() -> Blocked:
     return Blocked(tenants.close, release)
 
 
+def _tenant_unregister() -> Blocked:
+    opened, started = threading.Event(), threading.Event()
+    tenants = TenantPool("4MiB")
+
+    def give_back(wanted: int) -> None:
+        started.set()
+        opened.wait()
+
+    first = tenants.register("a", "4MiB", on_pressure=give_back)
+    _kept.append(first.allocate("4MiB"))
+    second = tenants.register("b", "4MiB")
+
+    def press() -> None:
+        with suppress(errors.TensormemError):
+            second.allocate("2MiB")
+
+    threading.Thread(target=press, daemon=True).start()
+    started.wait()
+    return Blocked(lambda: tenants.unregister("a", force=True), opened.set)
+
+
 def _plan() -> Blocked:
     draw, stopped = Random(1), threading.Event()
     starts = [draw.randrange(100) for _ in range(1000)]
@@ -264,7 +285,7 @@ def _budget_attach() -> Blocked:
     kept = SharedBudget.create("1MiB")
     # As a participant does that was stopped while it changed its terms: a lock of an open file of its own.
     other = os.open(f"/proc/self/fd/{kept.fd}", os.O_RDWR | os.O_CLOEXEC)
-    lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 64, 1, 0)
+    lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 1, 0, 0)  # all but the byte of `kept`
     fcntl.fcntl(other, fcntl.F_OFD_SETLK, lock)
     return Blocked(lambda: SharedBudget.attach(kept.fd, patience=300), lambda: os.close(other))
 
@@ -354,6 +375,7 @@ BLOCKING_CALLS = {
     "VirtualMemoryPool.close": BlockingCall("the streams that use its memory", _pool_close),
     "BlockCache.close": BlockingCall("the streams that use its memory", _cache_close),
     "TenantPool.close": BlockingCall("the streams that use its memory", _tenants_close, has_timeout=False),
+    "TenantPool.unregister": BlockingCall("a callback of the tenant", _tenant_unregister, has_timeout=False),
     "trace.plan": BlockingCall("a better plan", _plan, has_timeout=False, computes=True),
     "PageServer.wait": BlockingCall("the end of the server", _page_server_wait),
     "GlContext.run": BlockingCall(
