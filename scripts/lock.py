@@ -8,6 +8,7 @@ Must not know: what the packages are for.
 import hashlib
 import json
 import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -25,23 +26,60 @@ def holds_for() -> str:
     return f"Python {sys.version_info[0]}.{sys.version_info[1]} on {platform.system()} {platform.machine()}"
 
 
-def digest_of_what_is_asked() -> str:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    asked = [project["dependency-groups"][name] for name in GROUPS], project["project"]["optional-dependencies"]["cli"]
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
-
-
 def heading(group: str) -> str:
-    """What the lock of this group begins with, on this Python and machine and for what is asked for now."""
-    return f"# {group}, {holds_for()}; for {digest_of_what_is_asked()}. Renew it with: make lock\n"
+    """What the lock of this group begins with, on this Python and machine."""
+    return f"# {group}, {holds_for()}. Renew it with: make lock\n"
 
 
 def lock_of(group: str) -> Path | None:
-    """The lock of a group, if there is one for this Python, this machine and the tools asked for now."""
+    """The lock of a group, if it is for this Python and machine and has what is asked for now."""
     path = FOLDER / f"{group}.txt"
     if not path.is_file() or not path.read_text(encoding="utf-8").startswith(heading(group)):
         return None
-    return path
+    return None if lacks(group) else path
+
+
+def lacks(group: str) -> list[str]:
+    """Requirements of the group that its lock does not meet."""
+    lines = (FOLDER / f"{group}.txt").read_text(encoding="utf-8").splitlines()[1:]
+    locked = dict(line.split(" ")[0].split("==") for line in lines)
+    names = {_plain(name): version for name, version in locked.items()}
+    return [text for text in requirements(group) if not _is_met(text, names)]
+
+
+def requirements(group: str) -> list[str]:
+    """What a group asks for, with the groups that it includes."""
+    found: list[str] = []
+    for item in tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"][group]:
+        found += [item] if isinstance(item, str) else requirements(item["include-group"])
+    return found
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _is_met(requirement: str, locked: dict[str, str]) -> bool:
+    """Whether the locked version is in the bounds. Standard library only: it runs before anything is installed."""
+    parts = re.match(r"[\w.-]+(?=\[|[<>=~!]|$)", requirement)
+    name = parts[0] if parts else requirement
+    if _plain(name) not in locked:
+        return False
+    have = _numbers(locked[_plain(name)])
+    return all(_in_bound(have, sign, bound) for sign, bound in re.findall(r"(>=|==|~=|<)([\d.]+)", requirement))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version.split("+")[0]))
+
+
+def _in_bound(have: tuple[int, ...], sign: str, text: str) -> bool:
+    bound = _numbers(text)
+    if sign == "==":
+        return have[: len(bound)] == bound
+    if sign == "~=":
+        return have >= bound and have[: len(bound) - 1] == bound[:-1]
+    return have >= bound if sign == ">=" else have < bound
 
 
 def resolve(groups: tuple[str, ...], constraint: Path | None) -> list[dict[str, object]]:
@@ -71,10 +109,11 @@ def _digest_of(address: str) -> str:
 
 
 def check() -> None:
-    """Ends with a sentence where the locks are for other tools than are asked for now."""
-    stale = [group for group in GROUPS if digest_of_what_is_asked() not in (FOLDER / f"{group}.txt").read_text()]
-    if stale:
-        sys.exit(f"The tools in pyproject.toml are not those of locks/{', '.join(stale)}. Renew them with: make lock")
+    """Ends with a sentence where a lock does not have what is asked for."""
+    wrong = {group: lacks(group) for group in GROUPS}
+    if any(wrong.values()):
+        named = "; ".join(f"locks/{group}.txt: {', '.join(texts)}" for group, texts in wrong.items() if texts)
+        sys.exit(f"The locks do not meet pyproject.toml ({named}). Renew them with: make lock")
 
 
 def main() -> None:

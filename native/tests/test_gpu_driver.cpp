@@ -33,7 +33,7 @@ void churn(Resource& resource, Driver& driver, unsigned seed) {
     Block block{};
     const std::uint64_t nbytes = 1 + (seed * 7919 + step * 104729) % 20000;
     TM_CHECK(resource.allocate({.nbytes = nbytes, .stream = stream}, &block).ok());
-    TM_CHECK(driver.fill({block.address, 0, nbytes, nbytes}, {nbytes, 1, 1}, seed, 1, stream).ok());
+    TM_CHECK(driver.fill({block.address, resource.device(), nbytes, nbytes}, {nbytes, 1, 1}, seed, 1, stream).ok());
     held.push_back(block);
     if (held.size() < 8) continue;
     BlockState end{};

@@ -222,15 +222,16 @@ def test_a_lock_holds_for_its_own_python_machine_and_tools_alone() -> None:
     program = """
 import lock, sys
 first = (lock.FOLDER / "test.txt").read_text().splitlines()[0]
-lock.holds_for = lambda: first.removeprefix("# test, ").split("; for ")[0]
+lock.holds_for = lambda: first.removeprefix("# test, ").split(". Renew")[0]
 print(lock.lock_of("test") is not None)
 lock.holds_for = lambda: "Python 3.9 on Plan9 sparc"
 print(lock.lock_of("test") is not None)
-lock.digest_of_what_is_asked = lambda: "of other tools"
+lock.requirements = lambda group: ["pytest>=8.3,<9000", "pytest[dev]>=9000", "torch==2.13.0", "nothing-of-the-kind"]
+print(lock.lacks("test"))
 lock.check()
 """
     said = run_python(program)
-    assert said.stdout == "True\nFalse\n" and said.returncode == 1
+    assert said.stdout == "True\nFalse\n['pytest[dev]>=9000', 'nothing-of-the-kind']\n" and said.returncode == 1
     assert "Renew them with: make lock" in said.stderr
 
 
