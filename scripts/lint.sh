@@ -29,7 +29,6 @@ guard "every wait is the one wait" python scripts/lint_waits.py
 guard "stubs match the compiled modules" python scripts/lint_stubs.py
 guard "misspelt keywords fail in mypy and pyright" python scripts/lint_keywords.py
 guard "clang-format" clang-format --dry-run -Werror "${native[@]}"
-guard "locks fit pyproject.toml" python scripts/lock.py --check
 guard "shellcheck" shellcheck scripts/*.sh .ci/run
 
 if [ ${#failed[@]} -gt 0 ]; then

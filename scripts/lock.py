@@ -47,6 +47,14 @@ def lacks(group: str) -> list[str]:
     return [text for text in requirements(group) if not _is_met(text, names)]
 
 
+def what_is_stale(group: str) -> str | None:
+    """What to say where a lock is for this Python and machine, but does not have what is asked for."""
+    path = FOLDER / f"{group}.txt"
+    if not path.is_file() or not path.read_text(encoding="utf-8").startswith(heading(group)) or not lacks(group):
+        return None
+    return f"locks/{group}.txt does not have {', '.join(lacks(group))}; renew it with: make lock"
+
+
 def requirements(group: str) -> list[str]:
     """What a group asks for, with the groups that it includes."""
     found: list[str] = []
@@ -108,17 +116,7 @@ def _digest_of(address: str) -> str:
     return hashlib.sha256(Path(unquote(urlsplit(address).path)).read_bytes()).hexdigest()
 
 
-def check() -> None:
-    """Ends with a sentence where a lock does not have what is asked for."""
-    wrong = {group: lacks(group) for group in GROUPS}
-    if any(wrong.values()):
-        named = "; ".join(f"locks/{group}.txt: {', '.join(texts)}" for group, texts in wrong.items() if texts)
-        sys.exit(f"The locks do not meet pyproject.toml ({named}). Renew them with: make lock")
-
-
 def main() -> None:
-    if sys.argv[1:] == ["--check"]:
-        return check()
     FOLDER.mkdir(exist_ok=True)
     everything = resolve(GROUPS, None)
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as versions:
