@@ -120,7 +120,7 @@ class ElasticFleet:
     def __init__(self, budget_bytes: int) -> None:
         limit = PhysicalLimit(budget_bytes)
         self._caches = [
-            tm.BlockCache(ADDRESSES, model.block_bytes, PAGE_BYTES, budget=limit, release_threshold="64MiB")
+            tm.BlockCache(ADDRESSES, model.block_bytes, PAGE_BYTES, budget=limit, release_threshold="128MiB")
             for model in MODELS
         ]
 

@@ -110,7 +110,8 @@ BlockCache::BlockCache(Driver& driver, const BlockCacheOptions& options, const S
       order_(driver, options.device),
       pages_(std::move(pages)),
       frames_(pages_->page_count() / shape.pages / options.planes, static_cast<std::uint32_t>(shape.blocks)),
-      idle_bytes_(options.idle_bytes) {}
+      idle_bytes_(options.idle_bytes),
+      demand_(options.demand_blocks) {}
 
 BlockCache::~BlockCache() {
   TM_WALK(is_valid());
@@ -246,6 +247,14 @@ void BlockCache::unback_run(const Run& run, LoosePages& loose) noexcept {
   for (std::uint64_t i = 0; i < run.count; ++i) frames_.unback(run.first + i);
 }
 
+// Whole frames: what the blocks that were in use of late would take, packed, beyond those in use now.
+std::uint64_t BlockCache::keep_bytes() const noexcept {
+  if (!demand_.remembers()) return idle_bytes_;
+  const auto taken = static_cast<double>(frames_.taken_count());
+  const auto blocks = static_cast<std::uint64_t>(demand_.spare(taken));
+  return std::min(idle_bytes_, (blocks + shape_.blocks - 1) / shape_.blocks * frame_bytes());
+}
+
 // Takes the memory from behind idle frames, the highest addresses first, in runs. What the driver refuses stays idle.
 void BlockCache::unback_idle(std::uint64_t keep_bytes, LoosePages& loose) noexcept {
   const std::uint64_t keep = keep_bytes / frame_bytes();
@@ -275,6 +284,7 @@ void BlockCache::hand_out(std::uint64_t count, TagId tag, CacheBlockId* ids) noe
     if (told) report_begin(row);
   }
   total_allocated_ += count;
+  demand_.note_use(static_cast<double>(frames_.taken_count()));
 }
 
 bool BlockCache::try_allocate(std::uint64_t count, TagId tag, CacheBlockId* ids) noexcept try {
@@ -459,14 +469,15 @@ void BlockCache::return_excess() noexcept {
   LoosePages loose(*pages_);
   const std::lock_guard lock(mutex_);
   has_excess_.store(false, std::memory_order_relaxed);
-  unback_idle(idle_bytes_, loose);
+  unback_idle(keep_bytes(), loose);
 }
 
-void BlockCache::set_idle_bytes(std::uint64_t idle_bytes) noexcept {
+void BlockCache::set_retention(std::uint64_t idle_bytes, double demand_blocks) noexcept {
   LoosePages loose(*pages_);
   const std::lock_guard lock(mutex_);
   idle_bytes_ = idle_bytes;
-  unback_idle(idle_bytes_, loose);
+  demand_.set_window(demand_blocks);
+  unback_idle(keep_bytes(), loose);
 }
 
 // --- Looking -------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@
 #include "order/retired_list.hpp"
 #include "pool/block_frames.hpp"
 #include "pool/block_ids.hpp"
+#include "pool/demand_memory.hpp"
 #include "pool/elastic_pages.hpp"
 
 namespace tensormem {
@@ -30,7 +31,8 @@ struct BlockCacheOptions {
   std::uint64_t page_bytes = 2ULL << 20;
   std::uint64_t planes = 1;
   std::int32_t device = 0;
-  std::uint64_t idle_bytes = ~0ULL;  // empty pages that are kept, with their addresses
+  std::uint64_t idle_bytes = ~0ULL;  // empty pages that are kept at most, with their addresses
+  double demand_blocks = 0;          // of them, those that were in use before the last so many blocks ended; 0: all
   std::uint64_t ahead_pages = 0;     // made ahead, by `step_ahead` or a thread
   bool background = false;
 };
@@ -149,7 +151,7 @@ class BlockCache final : public BudgetMember {
   // Empty pages, mapped or not.
   std::uint64_t release_idle(std::uint64_t wanted) noexcept override;
   std::uint64_t step_ahead(std::uint64_t most_pages) noexcept { return pages_->cache().step_ahead(most_pages); }
-  void set_idle_bytes(std::uint64_t idle_bytes) noexcept;
+  void set_retention(std::uint64_t idle_bytes, double demand_blocks) noexcept;
 
   BlockCacheStats stats() const noexcept;
   bool is_valid() const noexcept;
@@ -193,6 +195,8 @@ class BlockCache final : public BudgetMember {
   Status unmap_runs(const std::vector<Run>& runs, LoosePages& loose) noexcept;
   Status check_awake() const noexcept;
   void unback_run(const Run& run, LoosePages& loose) noexcept;
+  // How much of what is empty is worth keeping.
+  std::uint64_t keep_bytes() const noexcept;
   void unback_idle(std::uint64_t keep_bytes, LoosePages& loose) noexcept;
   void end_rows() noexcept;  // those of the call under way
   void hand_out(std::uint64_t count, TagId tag, CacheBlockId* ids) noexcept;
@@ -240,6 +244,7 @@ class BlockCache final : public BudgetMember {
   RetiredList<Places> retired_;
   std::vector<std::uint32_t> scratch_;  // rows of the call under way
   std::uint64_t idle_bytes_;
+  DemandMemory demand_;  // in blocks
   std::atomic<bool> has_excess_{false};
   bool suspended_ = false;
   std::uint64_t retired_blocks_ = 0;

@@ -122,7 +122,7 @@ Status BlockCache::compact(std::uint64_t max_bytes, double max_seconds, PackingR
     const std::uint64_t victim = choose_victim();
     if (victim == BlockFrames::kNone) break;
     status = empty_frame(victim, limits, report);
-    unback_idle(idle_bytes_, loose);
+    unback_idle(keep_bytes(), loose);
   }
   if (!status.ok()) report->finished = false;
   report->seconds = limits.seconds();

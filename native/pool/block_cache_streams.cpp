@@ -131,6 +131,7 @@ void BlockCache::end_rows() noexcept {
     row = place;
   }
   frames_.give_back(scratch_.data(), scratch_.size());
+  demand_.note_end(static_cast<double>(frames_.taken_count()), static_cast<double>(scratch_.size()));
 }
 
 bool BlockCache::try_free(const CacheBlockId* ids, std::uint64_t count) noexcept try {
@@ -144,7 +145,7 @@ bool BlockCache::try_free(const CacheBlockId* ids, std::uint64_t count) noexcept
   ids_.unmark(scratch_.data(), count);
   end_rows();
   total_freed_ += count;
-  has_excess_.store(frames_.idle_count() * frame_bytes() > idle_bytes_, std::memory_order_relaxed);
+  has_excess_.store(frames_.idle_count() * frame_bytes() > keep_bytes(), std::memory_order_relaxed);
   return true;
 } catch (const std::bad_alloc&) {
   return false;
@@ -162,7 +163,7 @@ Status BlockCache::free(const CacheBlockId* ids, std::uint64_t count, StreamId s
   if (!uses_.empty() || !driver_.stream_is_inline(stream)) TM_TRY(retire_used(stream, &scratch_));
   end_rows();
   total_freed_ += count;
-  unback_idle(idle_bytes_, loose);
+  unback_idle(keep_bytes(), loose);
   return {};
 } catch (const std::bad_alloc&) {
   return no_memory_for_uses();
@@ -237,7 +238,7 @@ Status BlockCache::reap_locked(LoosePages& loose) noexcept try {
     }
     retired_blocks_ -= places.size();
   }
-  if (!done.empty()) unback_idle(idle_bytes_, loose);
+  if (!done.empty()) unback_idle(keep_bytes(), loose);
   return status;
 } catch (const std::bad_alloc&) {
   return no_memory_for_uses();

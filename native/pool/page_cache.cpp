@@ -70,10 +70,16 @@ std::uint64_t PageCache::find_home(std::uint64_t wish) noexcept {
   return home;
 }
 
-Status PageCache::make(std::uint64_t home, Page* page) noexcept {
+Status PageCache::make(std::uint64_t home, PageAdoption* adopted, Page* page) noexcept {
   PhysicalOptions options;
   Page fresh;
   fresh.home = find_home(home);
+  if (adopted != nullptr && adopted->take(&fresh.physical)) {
+    recycled_ += 1;
+    held_ += 1;
+    *page = fresh;
+    return {};
+  }
   if (fresh.home != Page::kHomeless) options.placement = base_ + fresh.home * page_bytes_;
   Status status = driver_.physical_create(device_, page_bytes_, options, &fresh.physical);
   if (!status.ok()) {
@@ -88,7 +94,9 @@ Status PageCache::make(std::uint64_t home, Page* page) noexcept {
 }
 
 void PageCache::destroy(const Page& page) noexcept {
-  (void)driver_.physical_destroy(page.physical).ok();
+  if (!PageAdoption::offer(driver_, device_, page_bytes_, page.physical)) {
+    (void)driver_.physical_destroy(page.physical).ok();
+  }
   const std::lock_guard lock(mutex_);
   if (page.home != Page::kHomeless) homes_.clear(page.home);
   held_ -= 1;
@@ -130,11 +138,17 @@ Status PageCache::take(const std::vector<std::uint64_t>& homes, std::vector<Page
     while (!missing.empty() && pop_any(&taken[missing.back()])) missing.pop_back();
   }
   wake();
+  if (missing.empty()) {
+    recycled_ += homes.size();
+    *pages = std::move(taken);
+    return {};
+  }
   const std::uint64_t lacking = missing.size() * page_bytes_;
+  PageAdoption adopted(driver_, device_, page_bytes_, needed ? missing.size() : 0);
   Status status;
-  if (lacking != 0) status = needed ? budget_->claim(lacking) : budget_->try_claim(lacking);
+  status = needed ? budget_->claim(lacking) : budget_->try_claim(lacking);
   if (status.ok()) {
-    status = make_all(homes, missing, &taken);
+    status = make_all(homes, missing, &adopted, &taken);
     if (!status.ok()) budget_->give_back(lacking);
   }
   if (!status.ok()) {
@@ -156,9 +170,9 @@ Status PageCache::take(const std::vector<std::uint64_t>& homes, std::vector<Page
 
 // All of the missing ones, which the budget has admitted, or none.
 Status PageCache::make_all(const std::vector<std::uint64_t>& homes, const std::vector<std::size_t>& missing,
-                           std::vector<Page>* pages) noexcept {
+                           PageAdoption* adopted, std::vector<Page>* pages) noexcept {
   for (std::size_t made = 0; made < missing.size(); ++made) {
-    Status status = make(homes[missing[made]], &(*pages)[missing[made]]);
+    Status status = make(homes[missing[made]], adopted, &(*pages)[missing[made]]);
     if (status.ok()) continue;
     while (made-- > 0) destroy(std::exchange((*pages)[missing[made]], Page{}));
     return status;
@@ -208,7 +222,7 @@ std::uint64_t PageCache::step_ahead(std::uint64_t most) noexcept {
     }
     Page page;
     if (!budget_->try_claim(page_bytes_).ok()) return made;  // never at the cost of others
-    if (!make(Page::kHomeless, &page).ok()) {
+    if (!make(Page::kHomeless, nullptr, &page).ok()) {
       budget_->give_back(page_bytes_);
       return made;
     }

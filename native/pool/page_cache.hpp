@@ -18,6 +18,7 @@
 #include "base/status.hpp"
 #include "driver/driver.hpp"
 #include "pool/budget.hpp"
+#include "pool/page_adoption.hpp"
 
 namespace tensormem {
 
@@ -67,9 +68,10 @@ class PageCache {
   std::uint64_t recycled_pages() const noexcept { return recycled_.load(); }
 
  private:
-  Status make(std::uint64_t home, Page* page) noexcept;
+  // Of an adopted page, if there is one.
+  Status make(std::uint64_t home, PageAdoption* adopted, Page* page) noexcept;
   Status make_all(const std::vector<std::uint64_t>& homes, const std::vector<std::size_t>& missing,
-                  std::vector<Page>* pages) noexcept;
+                  PageAdoption* adopted, std::vector<Page>* pages) noexcept;
   void destroy(const Page& page) noexcept;
   void unmake(const Page& page) noexcept;  // and gives its share of the budget back
   std::uint64_t find_home(std::uint64_t wish) noexcept;

@@ -17,6 +17,7 @@ cdef extern from "pool/block_cache.hpp" namespace "tensormem" nogil:
         uint64_t planes
         int32_t device
         uint64_t idle_bytes
+        double demand_blocks
         uint64_t ahead_pages
         cbool background
     cdef cppclass BlockCacheStats:
@@ -89,6 +90,6 @@ cdef extern from "pool/block_cache.hpp" namespace "tensormem" nogil:
         Status live_blocks(vector[uint32_t]* places)
         uint64_t trim(uint64_t keep_bytes)
         uint64_t step_ahead(uint64_t most_pages)
-        void set_idle_bytes(uint64_t idle_bytes)
+        void set_retention(uint64_t idle_bytes, double demand_blocks)
         BlockCacheStats stats()
         cbool is_valid()

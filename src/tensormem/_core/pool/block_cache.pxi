@@ -102,6 +102,17 @@ cdef arrays.array _ids_of(const vector[CacheBlockId]& found):
     return ids
 
 
+cdef double _check_window(object demand_blocks) except? -1:
+    cdef double window
+    try:
+        window = float(demand_blocks)
+    except (TypeError, ValueError):
+        raise errors.InvalidArgument(f"demand_blocks is a number of blocks, not {demand_blocks!r}") from None
+    if not 0 <= window <= 1e18:
+        raise errors.InvalidArgument(f"demand_blocks is a number of blocks, not {demand_blocks!r}")
+    return window
+
+
 cdef bint _is_narrow(object dtype) except -1:
     name = getattr(dtype, "name", dtype)
     if name not in ("int32", "int64"):
@@ -203,7 +214,7 @@ cdef class BlockCache:
     cdef object __weakref__
 
     def __init__(self, Driver driver not None, int32_t device, capacity, block_size, page_size, *, physical_limit=None,
-                 budget=None, release_threshold=None, low_water=0, bint background=False, planes=1):
+                 budget=None, release_threshold=None, low_water=0, bint background=False, planes=1, demand_blocks=0):
         begin_construction(self._construction, self)
         cdef BlockCacheOptions options
         cdef BudgetPtr admitted
@@ -216,6 +227,7 @@ cdef class BlockCache:
         options.device = device
         if release_threshold is not None:
             options.idle_bytes = size_of(release_threshold)
+        options.demand_blocks = _check_window(demand_blocks)
         options.ahead_pages = size_of(low_water) // (options.page_bytes or 1)
         options.background = background
         with nogil:
@@ -599,12 +611,15 @@ cdef class BlockCache:
             made = cache.get().step_ahead(most)
         return made * cache.get().page_bytes()
 
-    def set_release_threshold(self, release_threshold):
-        """How many bytes of empty pages to keep for reuse from now on; None for all."""
+    def set_release_threshold(self, release_threshold, demand_blocks=0):
+        """How many bytes of empty pages to keep for reuse from now on, at most; None for all. With `demand_blocks`, only
+        as many as were in use of late: before the last so many blocks ended.
+        """
         cdef SharedUse[NativeCache] cache = self._share()
         cdef uint64_t idle = _UNLIMITED if release_threshold is None else size_of(release_threshold)
+        cdef double window = _check_window(demand_blocks)
         with nogil:
-            cache.get().set_idle_bytes(idle)
+            cache.get().set_retention(idle, window)
 
     # --- Looking ---
 
