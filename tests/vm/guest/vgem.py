@@ -46,5 +46,5 @@ class Vgem:
 def _load() -> None:
     if Path("/dev/dri/card0").exists():
         return
-    for module in sorted(Path("/later").iterdir()):
+    for module in sorted(Path("/later/vgem").iterdir()):
         subprocess.run(["insmod", module], check=True)

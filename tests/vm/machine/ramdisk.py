@@ -12,7 +12,8 @@ from vm.machine.kernel import Kernel
 from vm.machine.means import MissingMeans
 
 MODULES = ["9pnet_virtio", "9p"]
-LATER = ["vgem"]  # for tests to load: a device driver that makes DMA-BUFs and fences without any hardware
+# For tests to load: devices without hardware. vgem makes DMA-BUFs and fences, vivid is a camera of Video4Linux.
+LATER = ["vgem", "vivid"]
 
 # Everything is mounted where it is on the host, so that paths mean the same on both sides.
 INIT = """#!/bin/busybox sh
@@ -82,7 +83,7 @@ def build_ramdisk(kernel: Kernel, shares: list[Share], links: dict[str, str]) ->
     """
     archive = _Archive()
     parents = {str(parent) for name in links for parent in PurePosixPath(name).parents} - {"."}
-    for folder in ("bin", "modules", "later", *sorted(parents)):
+    for folder in ("bin", "modules", "later", *(f"later/{name}" for name in LATER), *sorted(parents)):
         archive.add(folder, stat.S_IFDIR | 0o755)
     archive.add("init", stat.S_IFREG | 0o755, INIT.encode())
     archive.add("bin/busybox", stat.S_IFREG | 0o755, _busybox())
@@ -90,7 +91,7 @@ def build_ramdisk(kernel: Kernel, shares: list[Share], links: dict[str, str]) ->
     archive.add("shares", stat.S_IFREG | 0o644, table.encode())
     for name, target in links.items():
         archive.add(name, stat.S_IFLNK | 0o777, target.encode())
-    for folder, wanted in (("modules", MODULES), ("later", LATER)):
+    for folder, wanted in (("modules", MODULES), *((f"later/{name}", [name]) for name in LATER)):
         for number, name in enumerate(kernel.load_order(wanted)):
             archive.add(f"{folder}/{number:02}-{name}.ko", stat.S_IFREG | 0o644, kernel.module(name) or b"")
     return archive.finish()

@@ -58,7 +58,7 @@ def python_command(site: Path, variables: dict[str, str]) -> str:
     wanted = {
         "HOME": "/tmp",
         "PATH": "/bin",
-        "PYTHONPATH": os.pathsep.join([str(site), *_packages(), str(ROOT / "tests")]),
+        "PYTHONPATH": os.pathsep.join([str(site), *_packages(), str(ROOT / "tests"), str(ROOT / "examples")]),
         "PYTHONDONTWRITEBYTECODE": "1",
         "INSIDE_THE_MACHINE": "1",
         **variables,
