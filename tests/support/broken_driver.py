@@ -7,6 +7,7 @@ the GIL, one that does nothing, one that crashes) is a library of a few lines of
 
 import shutil
 import subprocess
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -53,8 +54,8 @@ static void* library(void) {{
 }}
 int cuInit(unsigned flags) {{ return ((int (*)(unsigned))dlsym(library(), "cuInit"))(flags); }}
 static Any behind[16];
-{functions}
 static const char* const names[] = {{ {names} 0 }};
+{functions}
 static const Any instead[] = {{ {instead} 0 }};
 int cuGetProcAddress_v2(const char* name, void** function, int version, unsigned long flags, int* status) {{
   int answer = ((Find)dlsym(library(), "cuGetProcAddress_v2"))(name, function, version, flags, status);
@@ -76,6 +77,10 @@ _BODIES = {
     "nothing": "  if ({index} < 0) behind[0](a, b, c, d, e, f); return 0;",
     "crash": "  *(volatile int*)8 = 1; return 0;",
     "fail": "  return 901;",
+    # A copy between two devices that names neither, in a library that asks for no grant.
+    "plain": """
+  if (!strcmp(names[{index}], "cuDeviceCanAccessPeer")) {{ *(int*)a = 0; return 0; }}
+  return ((int (*)(long, long, long, long))dlsym(library(), "cuMemcpyAsync"))(a, c, e, f);""",
 }
 _EXPORT = "int {name}(long a, long b, long c, long d, long e, long f) {{ return f{index}(a, b, c, d, e, f); }}"
 
@@ -83,7 +88,8 @@ _EXPORT = "int {name}(long a, long b, long c, long d, long e, long f) {{ return 
 def break_driver(folder: Path, **plan: str) -> dict[str, str]:
     """Variables for children whose CUDA driver is broken in a function, or in several that are parted by spaces.
 
-    It hangs there (`delay`), holds the GIL (`gil`), does `nothing`, has a `crash`, or answers that it must `fail`.
+    It hangs there (`delay`), holds the GIL (`gil`), does `nothing`, has a `crash`, answers that it must `fail`, or
+    makes a `plain` copy of one between two devices.
     """
     ((how, functions),) = plan.items()
     if how == "delay":
@@ -91,6 +97,11 @@ def break_driver(folder: Path, **plan: str) -> dict[str, str]:
     if shutil.which("cc") is None:
         pytest.skip("there is no C compiler to build a broken driver with")
     return {"TENSORMEM_CUDA_LIBRARY": _build(folder, how, functions.split())}
+
+
+def break_library(folder: Path, lines: str) -> dict[str, str]:
+    """Variables for children in which tensormem itself is broken by these lines of Python."""
+    return _site(folder, textwrap.dedent(lines))
 
 
 def count_in_driver(folder: Path, vendor: str) -> dict[str, str]:

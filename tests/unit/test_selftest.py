@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from support.broken_driver import break_driver, count_in_driver, hide_pytest
+from support.broken_driver import break_driver, break_library, count_in_driver, hide_pytest
 from tensormem.cli.main import cli
 from tensormem.drivers import simulator
 from tensormem.reports.selftest import (
@@ -176,13 +176,13 @@ BREAKAGES = {
     "free_waits": ({"gil": "cuMemFree"}, "waiting", "hung"),
     "unpinning waits": ({"gil": "cuMemHostUnregister"}, "waiting", "hung"),
     "bounded_queue": ({"gil": "cuMemsetD8Async"}, "waiting", "hung"),
-    # order and bytes
+    # the mode of the thread is not exchanged around calls that a capture forbids
+    "capture_rules": ({"nothing": "cuThreadExchangeStreamCaptureMode"}, "capture", "failed"),
+    # copies between two devices name neither, and nothing is granted
+    "peer_grants": ({"plain": "cuMemcpyPeerAsync cuDeviceCanAccessPeer"}, "several GPUs", "failed"),
+    # order, bytes and answers
     "work that nobody waits for": ({"nothing": "cuStreamWaitEvent"}, "streams", "failed"),
-    "peer_grants": ({"nothing": "cuMemcpyAsync cuMemcpyPeerAsync"}, "several GPUs", "failed"),
-    # answers
-    "sizeless_descriptors": ({"fail": "cuMemImportFromShareableHandle"}, "sharing", "failed"),
-    "capture_rules": ({"fail": "cuStreamEndCapture"}, "capture", "failed"),
-    "zero bytes and pools": ({"fail": "cuMemAllocFromPoolAsync"}, "pools", "failed"),
+    "pools that fail": ({"fail": "cuMemAllocFromPoolAsync"}, "pools", "failed"),
     "granularity": ({"fail": "cuMemAddressReserve"}, "elastic", "failed"),
     "external memory": ({"nothing": "cuExternalMemoryGetMappedBuffer"}, "external", "failed"),
 }
@@ -195,6 +195,67 @@ def test_an_implementation_that_breaks_a_habit_is_found(tmp_path: Path, habit: s
     limit = "8" if verdict == "hung" else "60"
     run = Run(tmp_path, environ, [group], "--device", "cuda:0", "--time-limit", limit)
     assert (run.code, run.verdict(group)) == (1, verdict), run.text
+
+
+# What a driver in between cannot break is broken in Python, as somebody would who does not know of the habit.
+LIBRARY_BREAKAGES = {
+    "sizeless_descriptors": (
+        """
+        import os
+        import tensormem.vmm
+        class Trusting(tensormem.vmm.VirtualMemoryManager):
+            def import_handle(self, fd, size=None, device=None):
+                return super().import_handle(fd, os.fstat(fd).st_size or None, device)
+        tensormem.vmm.VirtualMemoryManager = Trusting
+        """,
+        "sharing",
+        "failed",
+    ),
+    "serial_host_functions": (
+        """
+        import threading
+        from tensormem.copy import routes
+        def come_after(stream, other):
+            done = threading.Event()
+            if stream is not other:
+                stream.launch(done.wait)
+                other.launch(done.set)
+        routes.come_after = come_after
+        """,
+        "waiting",
+        "hung",
+    ),
+}
+
+
+@pytest.mark.parametrize("habit", LIBRARY_BREAKAGES)
+@pytest.mark.parametrize("on", [True, False])
+def test_a_library_that_does_not_know_a_habit_is_found_by_the_habit_alone(tmp_path: Path, habit: str, on: bool) -> None:
+    lines, group, verdict = LIBRARY_BREAKAGES[habit]
+    environ = simulated_environment(1, "256MiB", habits={habit: on}) | break_library(tmp_path, lines)
+    limit = "25" if verdict == "hung" and on else "60"
+    run = Run(tmp_path, environ, [group], "--device", "cuda:0", "--time-limit", limit)
+    assert run.verdict(group) == (verdict if on else "passed"), run.text
+
+
+def test_zero_bytes_that_are_asked_of_a_pool_are_found(tmp_path: Path) -> None:
+    lines = """
+        from tensormem import mr
+        class Generous(mr.GpuAsyncMemoryResource):
+            def allocate(self, nbytes, *arguments, **options):
+                return super().allocate(nbytes or 1, *arguments, **options)
+        mr.GpuAsyncMemoryResource = Generous
+    """
+    environ = simulated_environment(1, "256MiB") | break_library(tmp_path, lines)
+    run = Run(tmp_path, environ, ["pools"], "--device", "cuda:0")
+    assert run.verdict("pools") == "failed" and "zero bytes were allocated" in run.reasons("pools")
+
+
+def test_a_descriptor_handed_over_in_the_form_of_another_release_is_found(tmp_path: Path) -> None:
+    options = {"vendor": "rocm", "profile": "mi300-rocm6.2"}
+    environ = simulated_environment(1, "256MiB", **options, version=70100000)  # whose form is not what it says
+    run = Run(tmp_path, environ, ["sharing"], "--device", "rocm:0")
+    assert run.verdict("sharing") in {"failed", "crashed"}, run.text
 
 
 # --- Ended by the user ---
