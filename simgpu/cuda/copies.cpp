@@ -161,13 +161,13 @@ Result cuMemcpyPeerAsync(DevicePointer to, ContextHandle to_context, DevicePoint
   return copy_line("cuMemcpyPeerAsync", to, from, nbytes, stream, Ends::when_queued, By::owner);
 }
 
-// Each copy has its own place in the stream here; a real driver may overlap them. The default streams take no batches.
+// Each copy has its own place in the stream here; a real driver may overlap them. The legacy stream takes no batches.
 Result cuMemcpyBatchAsync_v2(const DevicePointer* to, const DevicePointer* from, const std::size_t* nbytes,
                              std::size_t count, const void* attributes, const std::size_t* from_copy,
                              std::size_t attribute_count, StreamHandle stream) {
   const bool given = to != nullptr && from != nullptr && nbytes != nullptr && attributes != nullptr &&
                      from_copy != nullptr && count != 0 && attribute_count != 0 && attribute_count <= count &&
-                     from_copy[0] == 0 && number(stream) > kPerThreadStream;
+                     from_copy[0] == 0 && number(stream) > kLegacyStream;
   if (!given) return serve("cuMemcpyBatchAsync", {count}, [](Machine&) { return simgpu::kInvalidValue; });
   for (std::size_t i = 0; i < count; ++i) {
     SIM_TRY(copy_line("cuMemcpyBatchAsync", to[i], from[i], nbytes[i], stream, Ends::when_queued));

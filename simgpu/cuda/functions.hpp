@@ -175,6 +175,14 @@ struct ProcessHandle {
   X(cuMemcpyBatchAsync, 13000, cuMemcpyBatchAsync_v2,                                                                  \
     (const DevicePointer* to, const DevicePointer* from, const std::size_t* nbytes, std::size_t count,                 \
      const void* attributes, const std::size_t* from_copy, std::size_t attribute_count, StreamHandle stream))          \
+  X(cuMemPrefetchBatchAsync, 13000, cuMemPrefetchBatchAsync,                                                           \
+    (DevicePointer * addresses, std::size_t* sizes, std::size_t count, Location* places, std::size_t* from_range,      \
+     std::size_t place_count, std::uint64_t flags, StreamHandle stream))                                               \
+  X(cuMemDiscardBatchAsync, 13000, cuMemDiscardBatchAsync,                                                             \
+    (DevicePointer * addresses, std::size_t* sizes, std::size_t count, std::uint64_t flags, StreamHandle stream))      \
+  X(cuMemDiscardAndPrefetchBatchAsync, 13000, cuMemDiscardAndPrefetchBatchAsync,                                       \
+    (DevicePointer * addresses, std::size_t* sizes, std::size_t count, Location* places, std::size_t* from_range,      \
+     std::size_t place_count, std::uint64_t flags, StreamHandle stream))                                               \
   X(cuMemAllocAsync, 11020, cuMemAllocAsync, (DevicePointer * address, std::size_t nbytes, StreamHandle stream))       \
   X(cuMemAllocFromPoolAsync, 11020, cuMemAllocFromPoolAsync,                                                           \
     (DevicePointer * address, std::size_t nbytes, PoolHandle pool, StreamHandle stream))                               \

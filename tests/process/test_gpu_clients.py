@@ -158,6 +158,14 @@ def run(*parts: str, vendor: str = "cuda") -> None:
             here.type, here.id = cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE, 0
             ask(cuda.cuMemAdvise(pointer, 4096, cuda.CUmem_advise.CU_MEM_ADVISE_SET_PREFERRED_LOCATION, here))
             ask(cuda.cuMemPrefetchAsync(pointer, 4096, here, 0, 0))
+            mine = cuda.CUstream(2)  # the thread's own: the legacy one takes no batches
+            parts = [pointer, cuda.CUdeviceptr(int(pointer) + 2048)]
+            ask(cuda.cuMemPrefetchBatchAsync(parts, [2048, 2048], 2, [here], [0], 1, 0, mine))
+            ask(cuda.cuMemDiscardBatchAsync(parts, [2048, 2048], 2, 0, mine))
+            ask(cuda.cuMemDiscardAndPrefetchBatchAsync(parts, [2048, 2048], 2, [here], [0], 1, 0, mine))
+            refused = cuda.CUresult.CUDA_ERROR_INVALID_VALUE
+            assert cuda.cuMemDiscardBatchAsync(parts, [2048, 4096], 2, 0, mine)[0] == refused
+            assert cuda.cuMemDiscardBatchAsync(parts, [2048, 2048], 2, 0, 0)[0] == refused
             ask(cuda.cuCtxSynchronize())
             ask(cuda.cuMemFree(pointer))
             """,
