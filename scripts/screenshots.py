@@ -54,8 +54,9 @@ def main() -> int:
 def recorded_page(program: Path, folder: Path) -> bytes:
     """The page of an ordinary program that is recorded from outside."""
     path = folder / "run.tmt"
-    command = [sys.executable, "-m", "tensormem", "record", "-q", "-f", "--stacks", "-o", path, "--", sys.executable]
-    subprocess.run([*command, shutil.copy(program, folder)], check=True, cwd=folder)
+    copied = shutil.copy(program, folder)
+    record = [sys.executable, "-m", "tensormem", "record", "-q", "-f", "--stacks", "-o", str(path), "--"]
+    subprocess.run([*record, sys.executable, str(copied)], check=True, cwd=folder)
     with tm.trace.open(path) as trace:
         return page_of(trace)
 

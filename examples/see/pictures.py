@@ -13,7 +13,8 @@ def load(number: int) -> NDArray[np.float64]:
 
 def blur(picture: NDArray[np.float64]) -> NDArray[np.float64]:
     shifted = [np.roll(picture, step, axis) for axis in (0, 1) for step in (-1, 0, 1)]
-    return np.mean(shifted, axis=0)
+    blurred: NDArray[np.float64] = np.mean(shifted, axis=0)
+    return blurred
 
 
 def sharpest(count: int) -> list[NDArray[np.float64]]:

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
+#include <cstring>
 #include <new>
 
 #include "base/interned.hpp"
@@ -167,7 +169,18 @@ void TraceRecorder::write(const ChunkHeader& chunk, const void* payload, std::ui
     return;
   }
   if (holds_events) lost_.fetch_add(chunk.count, std::memory_order_relaxed);
-  if (first_failure_.ok()) first_failure_ = std::move(written);
+  if (!first_failure_.ok()) return;
+  first_failure_ = std::move(written);
+  tell_failure();
+}
+
+void TraceRecorder::tell_failure() noexcept {
+  if (failure_fd_ < 0) return;
+  char line[256];
+  const Failure& failure = first_failure_.failure();
+  const int length = std::snprintf(line, sizeof line, "%s: %s\n", failure.what, std::strerror(failure.driver_code));
+  const auto count = static_cast<std::size_t>(std::clamp<int>(length, 0, sizeof line - 1));
+  [[maybe_unused]] const ssize_t told = ::write(failure_fd_, line, count);
 }
 
 void TraceRecorder::remove_closed_rings() {

@@ -1,7 +1,10 @@
 #include "trace/environment.hpp"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <charconv>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -43,6 +46,18 @@ bool is_replaceable(const std::string& path) {
   return count == 0 || (count == sizeof begin && std::memcmp(begin, kTraceMagic, sizeof begin) == 0);
 }
 
+// Where `tensormem record` listens; -1 where nobody does. A program may have closed it, and opened another file there.
+int failure_pipe() {
+  const std::string_view text = value_of("_TENSORMEM_TRACE_FAILURES");
+  int fd = -1;
+  std::uint64_t inode = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, wrong] = std::from_chars(text.data(), end, fd);
+  if (wrong != std::errc() || rest == end || std::from_chars(rest + 1, end, inode).ec != std::errc()) return -1;
+  struct stat facts{};
+  return ::fstat(fd, &facts) == 0 && S_ISFIFO(facts.st_mode) && facts.st_ino == inode ? fd : -1;
+}
+
 }  // namespace
 
 bool environment_follows_children() { return value_of("TENSORMEM_TRACE").find(kProcess) != std::string_view::npos; }
@@ -59,8 +74,10 @@ Status start_trace_of_environment() noexcept {
     if (trace_is_on() || !environment_asks_for_trace()) return {};
     const std::string path = path_of(value_of("TENSORMEM_TRACE"));
     ::setenv(kOwner, std::to_string(getpid()).c_str(), 1);
-    return TraceRecorder::instance().start(
-        {.path = path, .overwrite = is_replaceable(path), .stacks = value_of("TENSORMEM_TRACE_STACKS") == "1"});
+    return TraceRecorder::instance().start({.path = path,
+                                            .overwrite = is_replaceable(path),
+                                            .stacks = value_of("TENSORMEM_TRACE_STACKS") == "1",
+                                            .failure_fd = failure_pipe()});
   } catch (const std::bad_alloc&) {
     return Status::fail(Code::out_of_memory, "no memory to record with", 0);
   }

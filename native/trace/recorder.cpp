@@ -264,6 +264,7 @@ Status TraceRecorder::start_locked(const RecorderOptions& options) {
   tags_written_ = 0;
   resident_tag_ = intern_tag("process.resident_bytes");
   first_failure_ = Status();
+  failure_fd_ = options.failure_fd;
   lost_.store(0, std::memory_order_relaxed);
   {
     const std::lock_guard listing(listing_);

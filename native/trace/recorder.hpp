@@ -37,6 +37,7 @@ struct RecorderOptions {
   bool overwrite = false;
   bool stacks = false;
   std::uint64_t flush_interval_ns = 50'000'000;
+  int failure_fd = -1;  // where the first failure to write is told at once, in a line; -1: nowhere
 };
 
 struct RecorderReport {
@@ -110,6 +111,7 @@ class TraceRecorder {
   void advance_peaks(std::uint64_t ticks);
   void write_resident_bytes() noexcept;
   void write(const ChunkHeader& chunk, const void* payload, std::uint64_t nbytes) noexcept;
+  void tell_failure() noexcept;
   void remove_closed_rings();
   std::uint64_t dropped() const noexcept;
 
@@ -154,6 +156,7 @@ class TraceRecorder {
   std::uint32_t tags_written_ = 0;
   std::uint32_t resident_tag_ = 0;
   Status first_failure_;
+  int failure_fd_ = -1;
 
   mutable std::mutex controlling_;  // one start or stop at a time; outside all others
   ForkGuard controlling_guard_{controlling_};

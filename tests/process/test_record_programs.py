@@ -270,6 +270,24 @@ def test_a_program_that_is_killed_ends_as_a_shell_says_it(tmp_path: Path) -> Non
     assert (facts["exit_code"], facts["recorded"], facts["complete"]) == (128 + signal.SIGKILL, True, False)
 
 
+@pytest.mark.parametrize("code", [0, 7])
+def test_a_trace_that_cannot_be_written_is_told_and_in_the_exit_code(tmp_path: Path, code: int) -> None:
+    program = f"""
+        import resource, sys
+        import numpy as np
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+        for _ in range(20_000):
+            np.empty(2**14)
+        sys.exit({code})
+    """
+    result = record(tmp_path / "run.tmt", program)
+    assert result.returncode == (code or 3), result.stderr
+    assert result.stderr.count("The recording cannot be written") == 1 and "too large" in result.stderr
+    with tm.trace.open(tmp_path / "run.tmt") as trace:
+        assert trace.dropped > 1000 and trace.event_count > 100
+        assert len(list(trace.events())) == trace.event_count
+
+
 def test_a_size_that_is_not_one_is_refused_before_the_program_runs(tmp_path: Path) -> None:
     result = record(tmp_path / "run.tmt", "print('ran')", "--malloc", "many")
     assert result.returncode == 2 and result.stdout == "" and "many" in result.stderr

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +18,9 @@ from tensormem.cli.files import Refusal
 from tensormem.top.directories import is_usable
 
 __all__ = ["RecordingOptions", "environment_of", "preload_library", "run_program"]
+
+_FAILURES = "_TENSORMEM_TRACE_FAILURES"  # in the environment: the pipe on which a recording tells that it fails
+_LAST_WORDS_SECONDS = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,16 +75,38 @@ def environment_of(options: RecordingOptions) -> dict[str, str]:
     return environment
 
 
-def run_program(command: tuple[str, ...], environment: dict[str, str]) -> int:
-    """Run it to its end. Its exit code, as a shell says it: 128 and the signal for one that was killed."""
+def run_program(command: tuple[str, ...], environment: dict[str, str], failed: Callable[[str], None]) -> int:
+    """Run it to its end. Its exit code, as a shell says it: 128 and the signal for one that was killed.
+
+    `failed` is called, from another thread, as soon as its recording cannot be written, with the reason.
+    """
+    listening, telling = os.pipe()
+    pipe = f"{telling} {os.fstat(telling).st_ino}"
     try:
-        process = subprocess.Popen(command, env=environment)
+        process = subprocess.Popen(command, env={**environment, _FAILURES: pipe}, pass_fds=[telling])
     except OSError as error:
+        os.close(listening)
         raise Refusal(f"{command[0]}: {error.strerror}") from None
+    finally:
+        os.close(telling)
+    # A child that outlives the program may keep the other end: the thread is not waited for, only what it has heard.
+    listener = threading.Thread(target=_listen, args=(listening, failed), daemon=True)
+    listener.start()
+    code = _wait(process)
+    listener.join(_LAST_WORDS_SECONDS)
+    return 128 - code if code < 0 else code
+
+
+def _listen(pipe: int, failed: Callable[[str], None]) -> None:
+    with open(pipe, encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            failed(line.strip())
+
+
+def _wait(process: subprocess.Popen[bytes]) -> int:
     while True:
         try:
-            code = process.wait()
-            return 128 - code if code < 0 else code
+            return process.wait()
         except KeyboardInterrupt:
             continue  # the program got it too, and decides
 

@@ -7,8 +7,10 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from tensormem.cli.exit_codes import ExitCode
 from tensormem.cli.files import Refusal, check_free, reading
 from tensormem.cli.options import screen_options
+from tensormem.cli.plain_text import shown
 from tensormem.cli.program import RecordingOptions, environment_of, run_program
 from tensormem.cli.screen import screen
 from tensormem.errors import TensormemError
@@ -68,9 +70,10 @@ def record(
     """Run COMMAND and record its large memory: tensormem's, NumPy's, PyTorch's, and that of every other library.
 
     For example: tensormem record -o run.tmt -- python app.py. Not a line of the program is changed. Its exit code is
-    passed on. Its children record nothing, unless --follow-children is given or {pid} is in the name: then each process
-    has a file of its own. While it runs, `tensormem top` can watch it. What is said at the end goes to standard error,
-    because standard output is the command's.
+    passed on; when that is 0 but the trace could not be written, it is 3. Its children record nothing, unless
+    --follow-children is given or {pid} is in the name: then each process has a file of its own. While it runs,
+    `tensormem top` can watch it. What is said at the end goes to standard error, because standard output is the
+    command's.
     """
     if output == "-":
         raise Refusal(
@@ -90,13 +93,20 @@ def record(
     if force and "{pid}" not in target.name:
         target.unlink(missing_ok=True)
         before = {}
-    code = run_program(command, environment_of(options))
+    console = screen(no_color=no_color, stderr=True)
+    failures: list[str] = []
+
+    def failed(why: str) -> None:
+        failures.append(why)
+        _say(console, f"The recording cannot be written ({shown(why)}); what was written so far stays readable.")
+
+    code = run_program(command, environment_of(options), failed)
     written = [path for path, version in _versions(target).items() if before.get(path) != version]
     if as_json:
         click.echo(json.dumps(_facts(target, written, code)), err=True)
     elif not quiet:
-        _report(written, screen(no_color=no_color, stderr=True), options, verbose=verbose)
-    context.exit(code)
+        _report(written, console, options, verbose=verbose)
+    context.exit(code or (ExitCode.ENVIRONMENT if failures else 0))
 
 
 def _versions(target: Path) -> dict[Path, tuple[int, int]]:
