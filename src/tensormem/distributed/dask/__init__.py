@@ -8,11 +8,11 @@ from tensormem.public_functions import explain_misspellings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from tensormem.distributed.dask.cluster_setup import setup as setup
     from tensormem.distributed.dask.handover_plugin import HandOverPlugin as HandOverPlugin
     from tensormem.distributed.dask.looking import cluster_stats as cluster_stats
     from tensormem.distributed.dask.plugin import TensormemPlugin as TensormemPlugin
     from tensormem.distributed.dask.registration import register_serializers as register_serializers
-    from tensormem.distributed.dask.setup import setup as setup
 
 __all__ = [
     "HandOverPlugin",
@@ -28,7 +28,7 @@ _HOMES = {
     "TensormemPlugin": "plugin",
     "cluster_stats": "looking",
     "register_serializers": "registration",
-    "setup": "setup",
+    "setup": "cluster_setup",
 }
 
 
