@@ -43,6 +43,16 @@ Cliques::Cliques(const PlanItems& items) : first(items.size()), last(items.size(
     worst[i] = *std::max_element(load.begin() + first[i], load.begin() + last[i] + 1);
 }
 
+bool Cliques::is_valid(const PlanItems& items) const {
+  if (first.size() != items.size() || last.size() != items.size() || load.size() != count) return false;
+  std::vector<std::int64_t> sums(count);
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (first[i] < 0 || first[i] > last[i] || static_cast<std::size_t>(last[i]) >= count) return false;
+    for (std::int32_t moment = first[i]; moment <= last[i]; ++moment) sums[moment] += items[i].size;
+  }
+  return sums == load;
+}
+
 std::int64_t Cliques::bound() const { return load.empty() ? 0 : *std::ranges::max_element(load); }
 
 }  // namespace tensormem

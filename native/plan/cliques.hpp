@@ -16,6 +16,7 @@ struct Cliques {
   std::vector<std::int64_t> load;   // of each moment: the sum of the sizes that live then
   std::vector<std::int64_t> worst;  // of each item: the greatest load that it lives through
 
+  bool is_valid(const PlanItems& items) const;
   std::int64_t bound() const;  // no plan is lower than the greatest load
 };
 

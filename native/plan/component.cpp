@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "plan/plan_check.hpp"
+
 namespace tensormem {
 
 namespace {
@@ -40,6 +42,12 @@ Component::Component(PlanItems items, std::vector<std::size_t> numbers, std::uin
   if (seats(cliques_) > kMostSeats) return;
   skyline_ = std::make_unique<SkylineSearch>(items_, cliques_, seed);
   search_ = std::make_unique<ExactSearch>(items_, cliques_, seed);
+}
+
+bool Component::is_valid() const {
+  if (!cliques_.is_valid(items_) || numbers_.size() != items_.size() || bound_ < cliques_.bound()) return false;
+  if (best_.offsets.empty()) return true;
+  return bound_ <= best_.height && plan_is_sound(items_, best_.offsets, best_.height);
 }
 
 void Component::try_greedy(std::int64_t goal, PlanWatch& watch) {

@@ -19,6 +19,8 @@ class Component {
   const Placement& best() const { return best_; }
   std::int64_t bound() const { return bound_; }  // no plan is lower, as far as is known
   bool is_optimal() const { return best_.height == bound_; }
+  // What was found is a plan: nothing that lives at once overlaps, and it is as high as it says.
+  bool is_valid() const;
 
   void try_greedy(std::int64_t goal, PlanWatch& watch);
   // One more round of improvement and search towards `goal`. What lies between is looked for too, unless only the goal

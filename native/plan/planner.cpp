@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/invariant.hpp"
 #include "plan/component.hpp"
 #include "plan/plan_check.hpp"
 
@@ -110,6 +111,7 @@ struct Planning {
 
 void collect(const Planning& planning, PlanResult* result) {
   for (const auto& each : planning.components) {
+    TM_WALK(each->is_valid());
     for (std::size_t i = 0; i < each->numbers().size(); ++i)
       result->offsets[each->numbers()[i]] = each->best().offsets[i] * planning.unit;
   }

@@ -137,7 +137,15 @@ Status LedgerTable::map() {
   return {};
 }
 
+bool LedgerTable::is_valid() const {
+  if (address_ == 0) return own_slot_.load() == kSlots;  // not made to its end
+  const bool placed = header_ == reinterpret_cast<const LedgerHeader*>(address_) &&
+                      slots_ == reinterpret_cast<const LedgerSlot*>(address_ + kSlotsAt);
+  return placed && fd_ >= 0 && lock_fd_.load() != fd_ && own_slot_.load() <= kSlots;
+}
+
 LedgerTable::~LedgerTable() {
+  TM_WALK(is_valid());
   Tables::instance().remove(this);
   if (address_ != 0) os::unmap(address_, kFileSize);
   if (const int own = lock_fd_.load(); own >= 0) os::close(own);

@@ -114,6 +114,8 @@ class LedgerTable {
   // A forked child has the parent's locks: it lets go of them at once, and can do nothing with this table afterwards.
   bool is_forked() const { return lock_fd_.load(std::memory_order_relaxed) < 0; }
   void abandon_in_child();
+  // Of what is ours: the numbers in the file are anybody's.
+  bool is_valid() const;
 
  private:
   LedgerTable() = default;

@@ -117,7 +117,14 @@ Status SharedLedger::give_idle(std::uint64_t wanted) {
   return gone < wanted && hooks_.idle != nullptr ? hooks_.idle(wanted - gone) : Status();
 }
 
+bool SharedLedger::is_valid() const {
+  const std::lock_guard lock(mutex_);
+  if (!table_->is_valid() || slot_ >= LedgerTable::kSlots) return false;
+  return is_gone() ? used_ == 0 || table_->is_forked() : used_ <= terms_.maximum;
+}
+
 SharedLedger::~SharedLedger() {
+  TM_WALK(is_valid());
   TM_ASSERT(used_ == 0 || table_->is_forked());
   used_ = 0;
   (void)leave().ok();

@@ -55,6 +55,8 @@ class SharedLedger final : public Budget {
   std::vector<Participant> participants();
   int fd() const { return table_->fd(); }
   const LedgerTerms& terms() const { return terms_; }
+  // What this process knows; the slot repeats it unless somebody else wrote there.
+  bool is_valid() const;
 
  private:
   using Asked = std::vector<bool>;  // by slot

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/blocking.hpp"
+#include "base/invariant.hpp"
 
 namespace tensormem {
 
@@ -61,7 +62,14 @@ CsvLogSink::CsvLogSink(File file, std::size_t batch_records)
   waiting_.reserve(std::min<std::size_t>(batch_records, 4096));
 }
 
+bool CsvLogSink::is_valid() const {
+  const std::lock_guard lock(mutex_);
+  if (file_ == nullptr || batch_records_ == 0 || waiting_.size() > kMaxBatchesWaiting * batch_records_) return false;
+  return std::ranges::all_of(waiting_, [](const LogRecord& record) { return record.order != 0; });
+}
+
 CsvLogSink::~CsvLogSink() {
+  TM_WALK(is_valid());
   // Nobody is left to tell; what the file does not take now is lost.
   (void)flush().ok();
 }

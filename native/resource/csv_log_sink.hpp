@@ -35,6 +35,7 @@ class CsvLogSink final : public LogSink {
   // Everything is in the file.
   Status flush() noexcept override;
   std::uint64_t skipped_records() const;
+  bool is_valid() const;
 
  private:
   using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;

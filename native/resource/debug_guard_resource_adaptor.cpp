@@ -158,6 +158,8 @@ bool DebugGuardResourceAdaptor::is_valid() const {
   table_.for_each([&](const BlockEntry& entry) {
     const auto* guarded = static_cast<const GuardedBlock*>(entry.uses);
     consistent = consistent && guarded->given.address == entry.address && guarded->given.generation == entry.generation;
+    const Block& around = guarded->upstream;
+    consistent = consistent && bands_.is_valid(guarded->memory, around.address, around.nbytes);
     if (entry.state == BlockState::quarantined) return;
     found.on_allocate(entry.nbytes);
     if (entry.state == BlockState::retired) found.on_retire(entry.nbytes);

@@ -46,6 +46,14 @@ Status check_guard_options(const DebugGuardOptions& options) {
   return {};
 }
 
+bool GuardBands::is_valid(const GuardedMemory& memory, std::uint64_t lowest, std::uint64_t nbytes) const {
+  // A guard that is known to be broken has no bytes any more.
+  const bool sized = (memory.front == 0 || memory.front >= options_.front_guard) &&
+                     (memory.back == 0 || memory.back == options_.back_guard);
+  return check_guard_options(options_).ok() && memory.nbytes != 0 && sized && memory.address - memory.front >= lowest &&
+         memory.address + memory.nbytes + memory.back <= lowest + nbytes;
+}
+
 Status GuardBands::paint(const GuardedMemory& memory, StreamId stream, bool* queued) const {
   std::optional<BlockingRegion> region;
   if (memory.nbytes >= kSlowBytes) region.emplace();

@@ -56,6 +56,8 @@ class GuardBands {
   Status poison_freed(const GuardedMemory& memory) const;
   // Appends what is damaged. `freed`: the inside must be freed poison. The paint must be dry.
   Status find_damage(const GuardedMemory& memory, bool freed, std::vector<GuardDamage>* damage) const;
+  // Whether the guards lie around the memory, and inside `[lowest, lowest + nbytes)`.
+  bool is_valid(const GuardedMemory& memory, std::uint64_t lowest, std::uint64_t nbytes) const;
 
  private:
   Status fill(std::uint64_t address, std::uint64_t nbytes, std::uint8_t byte, bool in_place, StreamId stream) const;

@@ -3,7 +3,20 @@
 #include <algorithm>
 #include <new>
 
+#include "base/invariant.hpp"
+
 namespace tensormem {
+
+MemoryLogSink::~MemoryLogSink() { TM_WALK(is_valid()); }
+
+bool MemoryLogSink::is_valid() const {
+  const std::lock_guard lock(mutex_);
+  if (size_ > chunks_.size() * kChunkRecords || chunks_.size() > size_ / kChunkRecords + 1) return false;
+  for (std::size_t i = 0; i < size_; ++i) {
+    if (chunks_[i / kChunkRecords][i % kChunkRecords].order == 0) return false;  // they count from 1
+  }
+  return true;
+}
 
 Status MemoryLogSink::emit(const LogRecord& record) noexcept {
   const std::lock_guard lock(mutex_);

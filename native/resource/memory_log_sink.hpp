@@ -15,12 +15,14 @@ namespace tensormem {
 
 class MemoryLogSink final : public LogSink {
  public:
+  ~MemoryLogSink() override;
   Status emit(const LogRecord& record) noexcept override;
 
   // All records, by order number.
   std::vector<LogRecord> snapshot() const;
   std::size_t size() const;
   void clear();
+  bool is_valid() const;
 
  private:
   // Records lie in chunks that never move, so that a long log is not copied while others wait for the lock.

@@ -4,6 +4,8 @@
 #include <new>
 #include <stdexcept>
 
+#include "base/invariant.hpp"
+
 namespace tensormem {
 
 Status RingLogSink::make(std::size_t capacity, std::shared_ptr<RingLogSink>* sink) {
@@ -16,6 +18,16 @@ Status RingLogSink::make(std::size_t capacity, std::shared_ptr<RingLogSink>* sin
     return Status::fail(Code::invalid_size, "a ring larger than any memory", capacity);
   }
   return {};
+}
+
+RingLogSink::~RingLogSink() { TM_WALK(is_valid()); }
+
+bool RingLogSink::is_valid() const {
+  const std::lock_guard lock(lock_);
+  if (records_.empty() || next_ != taken_ % records_.size()) return false;
+  const std::uint64_t kept = std::min<std::uint64_t>(taken_, records_.size());
+  return std::all_of(records_.begin(), records_.begin() + static_cast<std::ptrdiff_t>(kept),
+                     [](const LogRecord& record) { return record.order != 0; });
 }
 
 std::vector<LogRecord> RingLogSink::snapshot() const {

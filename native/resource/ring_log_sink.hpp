@@ -15,6 +15,7 @@ namespace tensormem {
 
 class RingLogSink final : public LogSink {
  public:
+  ~RingLogSink() override;
   // A ring holds at least one record.
   static Status make(std::size_t capacity, std::shared_ptr<RingLogSink>* sink);
 
@@ -33,6 +34,7 @@ class RingLogSink final : public LogSink {
   std::uint64_t overwritten() const;
   // Forgets the records and the count of lost ones.
   void clear();
+  bool is_valid() const;
 
  private:
   explicit RingLogSink(std::vector<LogRecord> records) : records_(std::move(records)) {}
