@@ -16,7 +16,7 @@ from tensormem.trace.opening import open_trace as open
 from tensormem.trace.peaks import Peak
 from tensormem.trace.plan_file import load_plan, save_plan
 from tensormem.trace.planning import Plan, PlanProgress, plan
-from tensormem.trace.recording import Recording, RecordingReport, counter, is_recording
+from tensormem.trace.recording import Recording, RecordingReport, counter, is_recording, start
 from tensormem.trace.replaying import ReplayFailure, ReplayReport, ReplaySample, replay, replay_spaces
 from tensormem.trace.trace import Trace
 from tensormem.trace.workload import Workload, workload_of, workloads_by_space
@@ -51,6 +51,7 @@ __all__ = [
     "replay",
     "replay_spaces",
     "save_plan",
+    "start",
     "workload_of",
     "workloads_by_space",
     "write_lifetimes",

@@ -60,6 +60,7 @@ class TraceModule(ModuleType):
         replay = staticmethod(_replaying.replay)
         replay_spaces = staticmethod(_replaying.replay_spaces)
         save_plan = staticmethod(_plan_file.save_plan)
+        start = staticmethod(_recording.start)
         workload_of = staticmethod(_workload.workload_of)
         workloads_by_space = staticmethod(_workload.workloads_by_space)
         write_lifetimes = staticmethod(_lifetimes.write_lifetimes)

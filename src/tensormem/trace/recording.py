@@ -19,10 +19,36 @@ from tensormem._core import (
 )
 from tensormem.construction import constructed_once
 from tensormem.errors import InvalidArgument
+from tensormem.startup.imports import after_import
 
-__all__ = ["Recording", "RecordingReport", "counter", "is_recording"]
+__all__ = ["Recording", "RecordingReport", "counter", "is_recording", "start"]
 
 counter = trace_counter
+
+
+def start(path: str | PathLike[str], *, stacks: bool = False, numpy: bool = True, overwrite: bool = False) -> Recording:
+    """Record from now on, until `stop()` of what is returned or the end of the process; with `numpy`, its arrays too.
+
+    >>> import pathlib, tempfile
+    >>> import numpy as np
+    >>> from tensormem import trace
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "run.tmt"
+    >>> recording = trace.start(path)
+    >>> array = np.zeros(2**17)
+    >>> _ = recording.stop()
+    >>> trace.open(path).peaks("tag")["numpy"].nbytes
+    1048576
+    """
+    recording = Recording(path, stacks=stacks, overwrite=overwrite).start()
+    if numpy:
+        after_import("numpy", _watch_numpy)
+    return recording
+
+
+def _watch_numpy() -> None:
+    from tensormem.interop import numpy
+
+    numpy.watch()
 
 
 @constructed_once
