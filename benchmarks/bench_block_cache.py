@@ -14,10 +14,21 @@ from harness import Metric, Peer, Question, Row, time_peers
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 from kv_serving.models import blocks_for
-from kv_serving.trace import Request, find_trace, generate_trace, read_trace
+from kv_serving.trace import (
+    Request,
+    find_conversations,
+    find_trace,
+    generate_trace,
+    read_conversations,
+    read_trace,
+)
 
 BATCH = 64
 BLOCK = 128 << 10
+SMALL_BLOCK = 4 << 10
+MANY = 1_000_000
+LOOKED_UP = 4096
+CONVERSATIONS = 3000
 SLAB_BLOCKS = 4096
 TOKENS_PER_SECOND = 20
 
@@ -90,10 +101,21 @@ def churn(cache: tm.BlockCache, requests: list[Request]) -> list[int]:
     return kept[-len(kept) // 8 :]
 
 
-def idle_memory(compact: bool) -> dict[str, float]:
+def hour() -> list[Request]:
     file = find_trace()
-    with tm.BlockCache("64GiB", BLOCK, release_threshold=0) as cache:
-        churn(cache, generate_trace() if file is None else read_trace(file))
+    return generate_trace() if file is None else read_trace(file)
+
+
+def conversations() -> list[Request]:
+    file = find_conversations()
+    if file is None:
+        return generate_trace(CONVERSATIONS, mean=8.5, spread=1.0)
+    return read_conversations(file, CONVERSATIONS)
+
+
+def idle_memory(requests: list[Request], block: int, compact: bool) -> dict[str, float]:
+    with tm.BlockCache("1TiB", block, release_threshold=0) as cache:
+        churn(cache, requests)
         if compact:
             cache.compact()
         cache.trim()
@@ -117,10 +139,24 @@ def measure(say: Callable[[str], None]) -> list[Row]:
         for name, maker in makers.items()
     ]
     speeds = {name: {"rate": BATCH / timing.median_ns * 1000} for name, timing in time_peers(work).items()}
+    ids = ours.allocate(LOOKED_UP)
+    looks = [Peer(name, "look(ids)", {"look": look, "ids": ids}) for name, look in (("slots", ours.slots),)]
+    speeds["tensormem"]["slots"] = time_peers(looks)["slots"].median_ns / 1000
     ours.close()
+    with tm.BlockCache("16GiB", SMALL_BLOCK) as large:
+        large.allocate(MANY)
+        peer = Peer("many", "free(take(n))", {"take": large.allocate, "free": large.deallocate, "n": BATCH})
+        rate = BATCH / time_peers([peer])["many"].median_ns * 1000
+        speeds["tensormem, a million live"] = {"rate": rate}
     say("an hour of requests, without compaction and with it")
-    speeds["tensormem"] |= idle_memory(compact=True)
-    speeds["tensormem, not compacted"] = {"rate": speeds["tensormem"]["rate"], **idle_memory(compact=False)}
+    speeds["tensormem"] |= idle_memory(hour(), BLOCK, compact=True)
+    speeds["tensormem, not compacted"] = {
+        "rate": speeds["tensormem"]["rate"],
+        **idle_memory(hour(), BLOCK, compact=False),
+    }
+    say("an hour of conversations with long contexts")
+    speeds["tensormem"]["long"] = idle_memory(conversations(), SMALL_BLOCK, compact=True)["idle"]
+    speeds["tensormem, not compacted"]["long"] = idle_memory(conversations(), SMALL_BLOCK, compact=False)["idle"]
     for name in makers.keys() - {"tensormem"}:
         speeds[name]["idle"] = speeds["tensormem"]["peak"]  # a slab has the memory of its peak, whatever is in it
     return [Row(name, None, values) for name, values in speeds.items()]
@@ -132,11 +168,13 @@ QUESTION = Question(
     asks=f"Batches of {BATCH} blocks taken and given back, in million blocks a second. Ours checks every id and can "
     "move blocks; the stacks of numbers check nothing and own no memory. Then an hour of conversation requests, of "
     "which a few blocks stay: the memory held, over that of as few pages as could hold them. The stacks number a "
-    "slab, which holds the memory of its peak.",
+    "slab, which holds the memory of its peak. The second trace has longer contexts, and smaller blocks.",
     case_label="",
     metrics=[
         Metric("rate", "million blocks a second, taken and given back"),
+        Metric("slots", f"slots of {LOOKED_UP:,} ids, in us"),
         Metric("idle", "idle memory pinned / packed floor"),
+        Metric("long", "the same, after conversations with long contexts"),
     ],
     measure=measure,
     packages=("tensormem", "numpy", "torch"),

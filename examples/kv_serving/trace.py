@@ -4,8 +4,10 @@ Must not know: models and memory.
 """
 
 import csv
+import json
 import random
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +31,18 @@ class Request(NamedTuple):
 def find_trace() -> Path | None:
     """The recorded trace of this machine (`TENSORMEM_DATA`), or None."""
     return next(iter(workload_files("llm/AzureLLMInferenceTrace_conv.csv")), None)
+
+
+def find_conversations() -> Path | None:
+    """The second recorded trace of this machine, with longer contexts, or None."""
+    return next(iter(workload_files("llm/mooncake_conversation_trace.jsonl")), None)
+
+
+def read_conversations(file: Path, most: int | None = None) -> list[Request]:
+    """One JSON object a line: milliseconds, and tokens in and out."""
+    with file.open() as lines:
+        found = [json.loads(line) for line in islice(lines, most)]
+    return [Request(each["timestamp"] / 1000, each["input_length"], each["output_length"]) for each in found]
 
 
 def read_trace(file: Path, most: int | None = None) -> list[Request]:
