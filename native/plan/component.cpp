@@ -12,6 +12,7 @@ namespace {
 
 constexpr int kRoundsOfATurn = 6;
 constexpr std::uint64_t kSkylineSteps = 20'000;  // for each run of the exact search
+constexpr std::size_t kFew = 500;    // items, up to which the exact search does better than stacking at the peak
 constexpr std::size_t kMany = 4000;  // items, from which on looking for the tightest gap takes too long at first
 // Beyond this many places of items in moments a step of the exact search costs too much.
 constexpr std::int64_t kMostSeats = 400'000;
@@ -38,6 +39,7 @@ Component::Component(PlanItems items, std::vector<std::size_t> numbers, std::uin
       cliques_(items_),
       greedy_(items_, cliques_),
       wheel_(items_, greedy_, seed),
+      stack_(items_, cliques_, greedy_),
       bound_(cliques_.bound()) {
   if (seats(cliques_) > kMostSeats) return;
   skyline_ = std::make_unique<SkylineSearch>(items_, cliques_, seed);
@@ -61,6 +63,7 @@ void Component::try_greedy(std::int64_t goal, PlanWatch& watch) {
       keep(placement);
       if (best_.height <= std::max(goal, bound_) || watch.is_over()) return;
     }
+    if (items_.size() > kMany) stack_.improve(std::max(goal, bound_), watch, &best_);
   }
 }
 
@@ -77,6 +80,8 @@ bool Component::work(std::int64_t goal, bool only_goal, PlanWatch& watch) {
 
 // From the start each time, by other chances: what gets somewhere gets there within a few rounds.
 void Component::improve(std::int64_t goal, PlanWatch& watch) {
+  stacks_next_ = !stacks_next_ && items_.size() > kFew;
+  if (stacks_next_) return stack_.improve(std::max(goal, bound_), watch, &best_);
   const auto [number, fit] = kStarts[turn_];
   turn_ = (turn_ + 1) % kStarts.size();
   Placement placement;

@@ -6,6 +6,7 @@
 
 #include "plan/exact_search.hpp"
 #include "plan/greedy.hpp"
+#include "plan/peak_stack.hpp"
 #include "plan/skyline_search.hpp"
 #include "plan/squeaky_wheel.hpp"
 
@@ -39,12 +40,14 @@ class Component {
   const Cliques cliques_;
   Greedy greedy_;
   SqueakyWheel wheel_;
+  PeakStack stack_;
   std::unique_ptr<SkylineSearch> skyline_;  // neither for what is too large
   std::unique_ptr<ExactSearch> search_;
   std::int64_t bound_;
   Placement best_;
   std::size_t turn_ = 0;
   bool searches_next_ = false;
+  bool stacks_next_ = false;     // instead of improving an order
   std::int64_t undecided_ = -1;  // the highest capacity that the search gave up on in this pass
   int runs_ = 64;                // of the search at one capacity; doubles with each pass
 };

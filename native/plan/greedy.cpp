@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <numeric>
 
 namespace tensormem {
@@ -10,19 +11,26 @@ Greedy::Greedy(const PlanItems& items, const Cliques& cliques)
     : items_(items), cliques_(cliques), occupancy_(cliques.count) {}
 
 void Greedy::place(const Order& order, Fit fit, Placement* out) {
+  (void)place_below(order, fit, std::numeric_limits<std::int64_t>::max(), out);
+}
+
+std::size_t Greedy::place_below(const Order& order, Fit fit, std::int64_t ceiling, Placement* out) {
   occupancy_.clear();
   out->offsets.assign(items_.size(), 0);
   out->height = 0;
-  for (const std::int32_t i : order) {
+  for (std::size_t turn = 0; turn < order.size(); ++turn) {
+    const std::int32_t i = order[turn];
     const std::int32_t first = cliques_.first[i];
     const std::int32_t last = cliques_.last[i];
     const std::int64_t size = items_[i].size;
     const std::int64_t offset =
         fit == Fit::lowest ? occupancy_.first_fit(first, last, size) : occupancy_.best_fit(first, last, size);
+    if (offset > ceiling - size) return turn;
     occupancy_.take(first, last, offset, size);
     out->offsets[i] = offset;
     out->height = std::max(out->height, offset + size);
   }
+  return order.size();
 }
 
 Greedy::Order Greedy::order(int number) const {

@@ -21,6 +21,9 @@ class Greedy {
 
   using Order = std::vector<std::int32_t>;
   void place(const Order& order, Fit fit, Placement* out);
+  // The same, as long as everything lies below `ceiling`: how many turns went well, all of them or those before the
+  // first item that did not fit.
+  std::size_t place_below(const Order& order, Fit fit, std::int64_t ceiling, Placement* out);
 
   static constexpr int kOrders = 9;
   Order order(int number) const;

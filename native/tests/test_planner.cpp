@@ -4,6 +4,7 @@
 
 #include "plan/exact_search.hpp"
 #include "plan/greedy.hpp"
+#include "plan/peak_stack.hpp"
 #include "plan/plan_check.hpp"
 #include "plan/plan_random.hpp"
 #include "plan/planner.hpp"
@@ -117,6 +118,40 @@ TM_TEST("greedy plans are sound in every order, also of many items") {
       TM_CHECK(placement.height >= cliques.bound());
     }
   }
+}
+
+TM_TEST("many items with a narrow peak are stacked at it, lower than any order of the greedy") {
+  // At moment 1000 two halves live: one ends at once, and what follows needs its place in one piece.
+  PlanItems items;
+  PlanRandom random(5);
+  for (std::int64_t i = 0; i < 400; ++i) {
+    items.push_back({i % 2 == 0 ? i : 990 + i % 7, i % 2 == 0 ? 1001 + i % 3 : 1900 - i, 40});
+  }
+  items.push_back({1003, 1950, 7990});
+  for (std::int64_t i = 0; i < 3000; ++i) {
+    const auto lower = static_cast<std::int64_t>(random.next() % 1990);
+    items.push_back({lower, lower + 2, 1 + static_cast<std::int64_t>(random.next() % 9)});
+  }
+  const Cliques cliques(items);
+  Greedy greedy(items, cliques);
+  Placement best;
+  greedy.place(greedy.order(3), Fit::lowest, &best);
+  const std::int64_t before = best.height;
+  PeakStack stack(items, cliques, greedy);
+  PlanWatch watch(60, nullptr);
+  for (int way = 0; way < 8; ++way) stack.improve(cliques.bound(), watch, &best);
+  TM_CHECK(best.height < before && plan_is_sound(items, best.offsets, best.height));
+  TM_CHECK(200 * best.height <= 201 * cliques.bound());
+}
+
+TM_TEST("placing below a ceiling ends at the first item that does not fit") {
+  const PlanItems items = {{0, 4, 3}, {1, 3, 4}, {5, 6, 9}};
+  const Cliques cliques(items);
+  Greedy greedy(items, cliques);
+  Placement placed;
+  TM_CHECK(greedy.place_below({0, 1, 2}, Fit::lowest, 9, &placed) == 3 && placed.height == 9);
+  TM_CHECK(greedy.place_below({0, 1, 2}, Fit::lowest, 8, &placed) == 2);
+  TM_CHECK(greedy.place_below({0, 1, 2}, Fit::lowest, 6, &placed) == 1);
 }
 
 TM_TEST("the exact search finds what is possible and refuses what is not") {
