@@ -252,8 +252,8 @@ def test_zero_bytes_that_are_asked_of_a_pool_are_found(tmp_path: Path) -> None:
 
 
 def test_a_descriptor_handed_over_in_the_form_of_another_release_is_found(tmp_path: Path) -> None:
-    options = {"vendor": "rocm", "profile": "mi300-rocm6.2"}
-    environ = simulated_environment(1, "256MiB", **options, version=70100000)  # whose form is not what it says
+    # Its form is not that of the version which it says it has.
+    environ = simulated_environment(1, "256MiB", vendor="rocm", profile="mi300-rocm6.2", version=70100000)
     run = Run(tmp_path, environ, ["sharing"], "--device", "rocm:0")
     assert run.verdict("sharing") in {"failed", "crashed"}, run.text
 
