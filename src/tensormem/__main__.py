@@ -3,17 +3,15 @@
 Must not know: any command.
 """
 
-import os
 import sys
 from typing import NoReturn
+
+from tensormem import command_process
 
 
 def main() -> NoReturn:
     """Runs the command line; ends with 3 when the extra `cli` is not installed."""
-    if "TENSORMEM_TOP" in os.environ:
-        from tensormem.top import environment
-
-        environment.decline()
+    command_process.declare()
     try:
         from tensormem.cli.main import cli
     except ModuleNotFoundError as error:

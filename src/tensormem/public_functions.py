@@ -13,7 +13,6 @@ import sys
 from types import FunctionType
 
 from tensormem import config, dtypes, errors, units
-from tensormem._core import ExplainedFunction, explained_function
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,7 +82,16 @@ def _takes_more_than_self(function: Any) -> bool:
 
 
 def _explained(function: Any) -> Any:
-    return functools.update_wrapper(explained_function(function), function)
+    return functools.update_wrapper(_maker()(function), function)
+
+
+@functools.cache
+def _maker() -> Any:
+    # Not before it is needed: loading the core may load what watches over the process, which needs this module whole.
+    from tensormem._core import ExplainedFunction, explained_function
+
+    copyreg.pickle(ExplainedFunction, _reduce)
+    return explained_function
 
 
 def _reduce(function: Any) -> str | tuple[Any, tuple[Any]]:
@@ -96,6 +104,5 @@ def _reduce(function: Any) -> str | tuple[Any, tuple[Any]]:
     return function.__qualname__ if found is function else (_explained, (function.__wrapped__,))
 
 
-copyreg.pickle(ExplainedFunction, _reduce)
 for _lower in (config, dtypes, errors, units):
     explain_misspellings(vars(_lower))

@@ -60,6 +60,7 @@ ELSEWHERE = {
     "LogicalMemorySpace": "a value",
     "MapHold": "below: it needs a map",
     "PixelBuffer": "below: it needs OpenGL",
+    "Latch": "has no __init__",
     "QueuedAccess": "refuses __init__",
     "Recording": "below: it needs a file",
     "Release": "refuses __init__",

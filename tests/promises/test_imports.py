@@ -91,3 +91,17 @@ def test_storages_can_be_had_without_tensors_having_been_imported() -> None:
 
 def test_a_first_tensor_loads_no_heavy_part_of_the_standard_library() -> None:
     assert check_python(HEAVY).split() == []
+
+
+@pytest.mark.parametrize(
+    "variables", [{"TENSORMEM_TOP": "1"}, {"TENSORMEM_TRACE": "run.tmt"}], ids=lambda each: next(iter(each))
+)
+def test_every_module_can_be_imported_first_while_the_environment_asks_for_something(
+    variables: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    check_python(
+        IMPORT_EACH_FIRST.format(names=["tensormem.trace", "tensormem.top", "tensormem.pools", "tensormem.units"])
+    )

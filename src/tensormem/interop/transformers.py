@@ -117,7 +117,7 @@ class PagedKVCache(Cache):
     """
 
     def __init__(self, store: PagedKVStore, input_ids: torch.Tensor | None, copies: int, salt: int) -> None:
-        self._paged = [PagedLayer(self, layer) for layer in range(store.layer_count)]
+        self._paged = [_PagedLayer(self, layer) for layer in range(store.layer_count)]
         super().__init__(layers=list(self._paged))
         self.store = store
         self.sequences = array("q")
@@ -232,7 +232,7 @@ class PagedKVCache(Cache):
         self.close()
 
 
-class PagedLayer(CacheLayerMixin):
+class _PagedLayer(CacheLayerMixin):
     """One layer of a `PagedKVCache`."""
 
     is_sliding = False

@@ -5,7 +5,8 @@ Must not know: tensors and tenants; what is in a block.
 
 import threading
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from tensormem import _core, errors
 from tensormem.pools.block_cache_stats import BlockCacheStats
@@ -112,7 +113,7 @@ class BlockCache(_core.BlockCache):
         Until `resume`, touching the memory faults, and calls that would change blocks are refused. `StillHeld` while a
         block is pinned or viewed, `StreamMisuse` while a stream uses one; then nothing has changed.
         """
-        with self._suspending:
+        with self._suspending, self._used():
             places = self._begin_suspension()
             try:
                 spilled = Spilled(places, contents, "suspended blocks")
@@ -132,7 +133,7 @@ class BlockCache(_core.BlockCache):
 
     def resume(self) -> int:
         """Put memory behind the same addresses again, with the contents; says how many bytes. All of it or nothing."""
-        with self._suspending:
+        with self._suspending, self._used():
             before = self.physical_memory_usage
             self._restore_memory()
             if self._spilled is not None:
@@ -155,6 +156,14 @@ class BlockCache(_core.BlockCache):
             if self._spilled is not None:
                 self._spilled[0].close()
                 self._spilled = None
+
+    @contextmanager
+    def _used(self) -> Iterator[None]:
+        self._begin_use()
+        try:
+            yield
+        finally:
+            self._end_use()
 
     def _tell(self, ids: "array[int]", old: "array[int]", new: "array[int]") -> tuple[str, Exception] | None:
         """Tell all owners where blocks went, also when one of them raises; gives the first that did."""

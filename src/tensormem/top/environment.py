@@ -6,26 +6,20 @@ Must not know: commands, except that they are no programs to watch.
 import os
 import warnings
 
+from tensormem.command_process import is_command
 from tensormem.config import get_config
 from tensormem.errors import CannotWatch
 from tensormem.top.service import serve
 
-__all__ = ["decline", "start"]
-
-_declined: list[int] = []  # processes that do not want it
+__all__ = ["start"]
 
 
 def start() -> None:
     """Serve, if the environment says so."""
-    if not get_config().top or os.getpid() in _declined:
+    if not get_config().top or is_command():
         return
     _serve()
     os.register_at_fork(after_in_child=_serve)
-
-
-def decline() -> None:
-    """This process is a command of ours, which nobody wants to watch."""
-    _declined.append(os.getpid())
 
 
 def _serve() -> None:

@@ -203,6 +203,8 @@ cdef class Stream:
                 status = native.event_wait(handle, Wait.of_caller(kForEver))
             else:
                 status = native.stream_wait_event(self._id, handle)
+        if not status.ok():
+            _handle(event)  # closed since it was asked for: that is what is wrong
         check(move(status))
 
     def launch(self, function, *args):
@@ -328,6 +330,8 @@ cdef class Event:
         cdef Status status
         with nogil:
             status = self.driver.native.event_wait(handle, Wait.of_caller(most))
+        if not status.ok():
+            _handle(self)  # closed since it was asked for: that is what is wrong
         check(move(status))
 
     def __await__(self):

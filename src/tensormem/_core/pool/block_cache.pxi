@@ -718,10 +718,17 @@ cdef class BlockCache:
 
     # For the length of a call, which counts as a user of the cache.
     cdef SharedUse[NativeCache] _share(self) except *:
+        self._begin_use()
+        return SharedUse[NativeCache](self.native, &self._uses)
+
+    def _begin_use(self):
+        # Until `_end_use` nobody can close the cache.
         self._open()
         if not self._uses.add():
             raise errors.UseAfterRelease(0, what="the cache was closed")
-        return SharedUse[NativeCache](self.native, &self._uses)
+
+    def _end_use(self):
+        self._uses.remove()
 
     cdef uint64_t _check_plane(self, object plane) except? 0xFFFFFFFFFFFFFFFF:
         try:

@@ -36,7 +36,7 @@ cdef class VirtualAddressRange:
     cdef object __weakref__
 
     # Refuses to unmap or release what a call of another thread uses.
-    cdef int check_unused(self) except -1
+    cdef int check_unused(self, uint64_t start=?, uint64_t nbytes=?) except -1
 
 
 cdef class Mapping:

@@ -226,11 +226,12 @@ cdef class VirtualAddressRange:
         self._uses.remove()
         self.manager._uses.remove()
 
-    cdef int check_unused(self) except -1:
+    # Nobody was given it or, of the addresses from `start` on, an address of these `nbytes`: all of them if that is 0.
+    cdef int check_unused(self, uint64_t start=0, uint64_t nbytes=0) except -1:
         if self._uses.count() > 0:
             raise errors.StillHeld(self.base, self._uses.count(), what="calls of other threads use the range")
-        if is_used(self.base, self.size):
-            raise errors.StillHeld(self.base, 1, what="a call of another thread was given an address in the range")
+        if is_used(self.base + start, nbytes or self.size):
+            raise errors.StillHeld(self.base + start, 1, what="a call of another thread was given an address in the range")
         return 0
 
     def __enter__(self):
@@ -297,7 +298,7 @@ cdef class Mapping:
     def unmap(self):
         """Take the pages from behind the addresses, which stay reserved. `NotMapped` if it is not live any more."""
         cdef Status status
-        self.range.check_unused()
+        self.range.check_unused(self.offset, self.size)
         with nogil:
             status = self.range.native.get().unmap_serial(self.offset, self.size, self._serial)
         check(move(status))
@@ -307,7 +308,7 @@ cdef class Mapping:
 
     def __exit__(self, *failure):
         cdef Status status
-        self.range.check_unused()
+        self.range.check_unused(self.offset, self.size)
         with nogil:
             status = self.range.native.get().unmap_rest(self.offset, self.size, self._serial)
         check(move(status))
@@ -604,7 +605,7 @@ cdef class VirtualMemoryManager:
         cdef uint64_t start = size_of(offset)
         cdef uint64_t nbytes = _rest(range_, start) if size is None else size_of(size)
         cdef Status status
-        range_.check_unused()
+        range_.check_unused(start, nbytes)
         with nogil:
             status = range_.native.get().unmap(start, nbytes)
         check(move(status))
@@ -618,7 +619,7 @@ cdef class VirtualMemoryManager:
         cdef uint64_t at = size_of(new_offset)
         cdef uint64_t serial = 0
         cdef Status status
-        source.check_unused()
+        source.check_unused(mapping.offset, mapping.size)
         with nogil:
             status = source.native.get().move(mapping.offset, mapping.size, mapping._serial, target.native.get()[0], at,
                                               &serial)
