@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scripts/setup.sh test
-scripts/rebuild.sh
+.venv/bin/python scripts/rebuild.py
 results="$PWD/.cache/fuzz-results.txt"
 mkdir -p .cache
 rm -f "$results"

@@ -29,6 +29,7 @@ class TestPinnedMem(MemoryConformance):
 
 
 class TestMemOfAStack(MemoryConformance):
+    makes_system_calls = False  # its pool keeps what it has
     follows_limits = False  # it is named
     stack = tm.mr.StatisticsResourceAdaptor(tm.mr.PoolMemoryResource(tm.mr.HostMemoryResource()))
 
@@ -41,6 +42,7 @@ class TestMemOfAStack(MemoryConformance):
 
 @needs_opengl
 class TestPersistentPbo(MemoryConformance):
+    makes_system_calls = False  # OpenGL makes them
     persistent: bool | None = None
 
     def allocate(self, nbytes: int) -> Storage:
@@ -92,6 +94,7 @@ class TestBracketedMemory(MemoryConformance):
     """A toy with an address only while it is mapped."""
 
     has_an_address = False
+    makes_system_calls = False
 
     def allocate(self, nbytes: int) -> Storage:
         return allocate_as("bracketed", bracketed, nbytes)
@@ -127,6 +130,8 @@ def pages(nbytes: int, space: tm.LogicalMemorySpace = tm.main, **options: Any) -
 
 
 class TestToyMemory(MemoryConformance):
+    makes_system_calls = False
+
     def allocate(self, nbytes: int) -> Storage:
         return allocate_as("pages", pages, nbytes)
 

@@ -82,12 +82,15 @@ class TestPlannedMemoryResourceOverAPool(ResourceConformance):
 
 class TestAbstractMemoryResource(ResourceConformance):
     host_accessible = False
+    makes_system_calls = False
 
     def make(self) -> mr.DeviceMemoryResource:
         return mr.AbstractMemoryResource("1TiB")
 
 
 class TestCallbackMemoryResource(ResourceConformance):
+    makes_system_calls = False  # those of the callback are not ours
+
     def make(self) -> mr.DeviceMemoryResource:
         kept: dict[int, ctypes.Array[ctypes.c_char]] = {}
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy
 import pytest
 
@@ -82,3 +85,14 @@ def test_a_failure_is_kept_and_a_closed_one_refuses_steps() -> None:
             pass
         with pytest.raises(errors.InvalidArgument):
             Defragmenter(cache, fragmentation=2)
+
+
+def test_one_that_is_dropped_ends_its_thread_and_keeps_nothing() -> None:
+    with nothing_left_behind():
+        cache = BlockCache("8MiB", BLOCK, PAGE)
+        defragmenter = Defragmenter(cache)
+        thread, kept = defragmenter._thread, weakref.ref(defragmenter)
+        del cache, defragmenter
+        gc.collect()
+        thread.join(60)
+        assert (thread.is_alive(), kept()) == (False, None)

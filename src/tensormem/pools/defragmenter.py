@@ -6,6 +6,7 @@ Must not know: what a step does. The cache itself says which blocks cannot move.
 from __future__ import annotations
 
 import threading
+import weakref
 from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,33 @@ from tensormem.construction import constructed_once
 from tensormem.pools.block_cache import BlockCache
 
 __all__ = ["Defragmenter"]
+
+
+class _Turns:
+    """Whose turn it is: steps of the engine, or packing. The thread waits here without keeping its defragmenter."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.steps = 0  # under way
+        self.packing = False
+        self.wanted = False  # a step has ended since the cache was last looked at
+        self.closed = False
+
+
+def _run(turns: _Turns, owner: weakref.ref[Defragmenter]) -> None:
+    while True:
+        with turns.changed:
+            turns.changed.wait_for(lambda: turns.closed or (turns.wanted and turns.steps == 0))
+            if turns.closed:
+                return
+            turns.packing = True
+        defragmenter = owner()
+        more = defragmenter is not None and defragmenter._pack()
+        del defragmenter
+        with turns.changed:
+            turns.packing = False
+            turns.wanted = more
+            turns.changed.notify_all()
 
 
 @constructed_once
@@ -49,51 +77,51 @@ class Defragmenter:
         self.cache = cache
         self._limits = (max_bytes, max_seconds)
         self._fragmentation = fragmentation
-        self._changed = threading.Condition()
-        self._steps = 0  # under way
-        self._packing = False
-        self._wanted = False  # a step has ended since the cache was last looked at
-        self._closed = False
+        self._turns = _Turns()
         self._remaps: list[tuple[array[int], array[int]]] = []
         self.failure: Exception | None = None
         """What the last piece of packing failed with, or None. The next step tries again."""
         cache._add_remap_listener(self._note)
-        self._thread = threading.Thread(target=self._run, name="tensormem-defragmenter", daemon=True)
+        self._thread = threading.Thread(
+            target=_run, args=(self._turns, weakref.ref(self)), name="tensormem-defragmenter", daemon=True
+        )
         self._thread.start()
 
     @contextmanager
     def step(self) -> Iterator[list[tuple[array[int], array[int]]]]:
         """While the body runs nothing moves. Gives what moved since the step before; steps may overlap."""
-        with self._changed:
-            if self._closed:
+        turns = self._turns
+        with turns.changed:
+            if turns.closed:
                 raise errors.UseAfterRelease(0, what="the defragmenter was closed")
-            self._steps += 1
-            self._changed.wait_for(lambda: not self._packing)
+            turns.steps += 1
+            turns.changed.wait_for(lambda: not turns.packing)
             moved, self._remaps = self._remaps, []
         try:
             yield moved
         finally:
-            with self._changed:
-                self._steps -= 1
-                self._wanted = self._wanted or self._steps == 0
-                self._changed.notify_all()
+            with turns.changed:
+                turns.steps -= 1
+                turns.wanted = turns.wanted or turns.steps == 0
+                turns.changed.notify_all()
 
     def settle(self, timeout: float | None = None) -> bool:
         """Wait until there is nothing to pack, or a step has begun; False if `timeout` seconds passed first."""
-        with self._changed:
-            return self._changed.wait_for(
-                lambda: self._closed or self._steps > 0 or not (self._wanted or self._packing), timeout
+        turns = self._turns
+        with turns.changed:
+            return turns.changed.wait_for(
+                lambda: turns.closed or turns.steps > 0 or not (turns.wanted or turns.packing), timeout
             )
 
     def close(self) -> None:
         """Stop the thread after the piece it is at. Closing twice is harmless."""
-        with self._changed:
-            if self._closed:
-                return
-            self._closed = True
-            self._changed.notify_all()
-        self._thread.join()
-        self.cache._remove_remap_listener(self._note)
+        if self._end():
+            self._thread.join()
+            self.cache._remove_remap_listener(self._note)
+
+    def __del__(self) -> None:
+        if "_turns" in self.__dict__:
+            self._end()  # the thread does not keep it, and goes by itself
 
     def __enter__(self) -> Defragmenter:
         return self
@@ -101,22 +129,16 @@ class Defragmenter:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def _note(self, old: array[int], new: array[int]) -> None:
-        with self._changed:
-            self._remaps.append((old, new))
+    def _end(self) -> bool:
+        """Tell the thread to end; False if it was told before."""
+        with self._turns.changed:
+            was_closed, self._turns.closed = self._turns.closed, True
+            self._turns.changed.notify_all()
+        return not was_closed
 
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._closed or (self._wanted and self._steps == 0))
-                if self._closed:
-                    return
-                self._packing = True
-            more = self._pack()
-            with self._changed:
-                self._packing = False
-                self._wanted = more
-                self._changed.notify_all()
+    def _note(self, old: array[int], new: array[int]) -> None:
+        with self._turns.changed:
+            self._remaps.append((old, new))
 
     def _pack(self) -> bool:
         """One piece; whether there is more to do."""

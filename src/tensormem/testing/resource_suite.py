@@ -43,6 +43,8 @@ class ResourceSuite(Suite):
     """Whether uses of a block by other streams are tracked."""
     on_the_host = True
     """Whether its streams are the host's, whose events can be counted."""
+    makes_system_calls = True
+    """Whether its memory comes by system calls of tensormem, which can be made to fail."""
     cpu_cannot_touch = False
     """The opposite of `host_accessible`; found by itself."""
     stands_on_an_upstream = False

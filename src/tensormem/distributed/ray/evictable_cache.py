@@ -41,6 +41,7 @@ class EvictableCache(Closable, MutableMapping[Hashable, Any]):
         self._lock = threading.Lock()  # never held while memory is allocated or Ray is called
         self._here: OrderedDict[Hashable, Any] = OrderedDict()
         self._away: dict[Hashable, tuple[ray.ObjectRef, int]] = {}
+        self._leaving: set[Hashable] = set()  # on their way, each by one thread
         found.on_pressure(self.evict, lambda: self.evicted_bytes)
 
     @property
@@ -58,26 +59,41 @@ class EvictableCache(Closable, MutableMapping[Hashable, Any]):
     def evict(self, wanted: int) -> int:
         """Move values worth `wanted` bytes into the object store; says how many bytes went. A full store ends it."""
         gone = 0
-        with self._lock:
-            oldest_first = list(self._here.items())
-        for key, value in oldest_first:
-            if gone >= wanted:
-                break
+        tried: set[Hashable] = set()
+        while gone < wanted:
+            with self._lock:
+                key = next((each for each in self._here if each not in tried and each not in self._leaving), None)
+                if key is None:
+                    break
+                tried.add(key)
+                self._leaving.add(key)
             try:
-                frozen = FrozenValue.of(value)
-            except Exception:
-                _log.exception("the value of %r cannot be pickled, so it stays", key)
-                continue
-            try:
-                reference = ray.put(frozen)
+                gone += self._send_away(key)
             except ray.exceptions.RayError:
                 break  # the object store is full, and the value stays
-            with self._lock:
-                if self._here.get(key) is value:  # nobody replaced it meanwhile
-                    del self._here[key]
-                    self._away[key] = reference, size_of(frozen)
-                    gone += size_of(frozen)
+            finally:
+                with self._lock:
+                    self._leaving.discard(key)
         return gone
+
+    def _send_away(self, key: Hashable) -> int:
+        """Says how many bytes went. Holds the value for no longer: whoever counts what is free counts right after."""
+        with self._lock:
+            if key not in self._here:
+                return 0
+            value = self._here[key]
+        try:
+            frozen = FrozenValue.of(value)
+        except Exception:
+            _log.exception("the value of %r cannot be pickled, so it stays", key)
+            return 0
+        reference, nbytes = ray.put(frozen), size_of(frozen)
+        with self._lock:
+            if key not in self._here or self._here[key] is not value:  # somebody replaced it meanwhile
+                return 0
+            del self._here[key]
+            self._away[key] = reference, nbytes
+        return nbytes
 
     def __getitem__(self, key: Hashable) -> Any:
         with self._lock:
