@@ -284,7 +284,7 @@ def test_a_trace_that_cannot_be_written_is_told_and_in_the_exit_code(tmp_path: P
     assert result.returncode == (code or 3), result.stderr
     assert result.stderr.count("The recording cannot be written") == 1 and "too large" in result.stderr
     with tm.trace.open(tmp_path / "run.tmt") as trace:
-        assert trace.dropped > 1000 and trace.event_count > 100
+        assert trace.dropped > 1000 and trace.event_count > 0  # what was written before stays
         assert len(list(trace.events())) == trace.event_count
 
 
