@@ -15,7 +15,8 @@ from native import ROOT, TESTS, build, report_could_not_run, run, run_or_exit, r
 OPTIONS = {
     "ASAN_OPTIONS": "abort_on_error=0:exitcode=66:detect_leaks=1:detect_stack_use_after_return=1",
     "UBSAN_OPTIONS": "halt_on_error=1:exitcode=66:print_stacktrace=1",
-    "TSAN_OPTIONS": "exitcode=66:second_deadlock_stack=1",
+    # A child of a process with threads may have threads of its own: tests of what a fork survives do just that.
+    "TSAN_OPTIONS": "exitcode=66:second_deadlock_stack=1:die_after_fork=0",
 }
 # How long eight threads churn under ThreadSanitizer, where races that need luck show.
 SOAK_SECONDS = "60"
